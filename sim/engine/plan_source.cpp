@@ -1,0 +1,221 @@
+#include "engine/plan_source.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "cost/collectives.h"
+#include "cost/kernels.h"
+
+namespace moeplan::engine {
+
+namespace {
+
+using plan::Stream;
+using plan::Work;
+
+constexpr double kPicosecond = 1e-12;
+std::int64_t to_ps(double seconds) { return std::llround(seconds / kPicosecond); }
+
+constexpr std::uint16_t bit(Stream stream) { return static_cast<std::uint16_t>(1U << static_cast<unsigned>(stream)); }
+// The chain of ops that wait for each other: all but the sends, which run beside it.
+constexpr std::uint16_t kChain = bit(Stream::compute) | bit(Stream::ep) | bit(Stream::tp) | bit(Stream::dp) |
+                                 bit(Stream::receive_previous) | bit(Stream::receive_next);
+
+// Rendezvous keys: what meets (a group kind, or a pipeline border in one direction), which, and the how manyth time.
+constexpr std::int64_t kForwardBorder = 6, kBackwardBorder = 7;
+std::int64_t make_key(std::int64_t what, std::int64_t which, std::int64_t sequence) {
+  return (what << 58) | (which << 34) | sequence;
+}
+
+}  // namespace
+
+PlanSource::PlanSource(const plan::Plan& plan)
+    : plan_(plan), states_(static_cast<std::size_t>(plan.scenario->layout.world)) {
+  for (std::size_t r = 0; r < states_.size(); ++r) states_[r].time.rank = static_cast<std::int64_t>(r);
+}
+
+std::int64_t PlanSource::ranks() const { return plan_.scenario->layout.world; }
+
+double PlanSource::clock_s(std::int64_t rank) const {
+  return static_cast<double>(states_[static_cast<std::size_t>(rank)].clock_ps) * kPicosecond;
+}
+
+const plan::Op* PlanSource::find(std::int64_t rank, Cursor& cursor, const plan::Visit** visit) const {
+  const plan::Program& program = plan_.program_of(rank);
+  while (cursor.visit < program.visits.size()) {
+    const plan::Visit& v = program.visits[cursor.visit];
+    const plan::Block& block = plan_.blocks[static_cast<std::size_t>(v.block)];
+    const auto& ops = v.direction == schedule::Direction::forward ? block.forward : block.backward;
+    while (cursor.op < ops.size()) {
+      const plan::Op& op = ops[cursor.op++];
+      // Hand-overs between blocks are for the memory replay alone.
+      if (op.work == Work::fixed && op.launches == 0) continue;
+      *visit = &v;
+      return &op;
+    }
+    ++cursor.visit;
+    cursor.op = 0;
+  }
+  return nullptr;
+}
+
+bool PlanSource::next(std::int64_t rank, TimedOp& out) {
+  State& state = states_[static_cast<std::size_t>(rank)];
+  const plan::Visit* visit = nullptr;
+  const plan::Op* op = find(rank, state.next, &visit);
+  if (op == nullptr) return false;
+  const auto& host = plan_.scenario->hardware.host;
+  out = TimedOp{};
+  out.stream = static_cast<std::uint8_t>(op->stream);
+  out.wait_streams = kChain;
+  out.issue_ps = to_ps(host.launch.value * op->launches);
+  out.host_sync = op->host_sync;
+  out.sync_ps = to_ps(host.sync.value);
+  switch (op->work) {
+    case Work::fixed:
+    case Work::grouped_gemm:
+    case Work::row_memory:
+      out.duration_ps = to_ps(duration_s(*op, *visit, rank));
+      break;
+    case Work::collective:
+    case Work::all_to_all:
+    case Work::send:
+    case Work::receive:
+      meet(*op, *visit, rank, out);
+      break;
+  }
+  return true;
+}
+
+double PlanSource::duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank) {
+  const auto& profile = plan_.scenario->hardware;
+  if (op.work == Work::fixed) return op.seconds;
+  if (op.work == Work::row_memory)
+    return cost::memory_bound_time_s(static_cast<double>(plan_.bytes(op.size, visit, rank)), op.access, profile);
+  const auto& decision = plan_.decision(visit.moe_layer, visit.microbatch, plan_.group_of(rank));
+  const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
+  const auto rows = chunks[static_cast<std::size_t>(op.size.rows.chunk)].rows_on(plan_.member_of(rank));
+  return cost::grouped_gemm_time_s(rows, op.n, op.k, op.pass, profile);
+}
+
+void PlanSource::meet(const plan::Op& op, const plan::Visit& visit, std::int64_t rank, TimedOp& out) {
+  State& state = states_[static_cast<std::size_t>(rank)];
+  const auto& layout = plan_.scenario->layout;
+  if (op.work == Work::send || op.work == Work::receive) {
+    const bool forward = op.stream == Stream::send_next || op.stream == Stream::receive_previous;
+    const bool earlier =
+        op.stream == Stream::send_next || op.stream == Stream::receive_next;  // this rank is on the earlier stage
+    const std::size_t channel = static_cast<std::size_t>(op.stream) - static_cast<std::size_t>(Stream::send_next);
+    const std::int64_t border = earlier ? rank : rank - layout.stage_size();
+    out.rendezvous = make_key(forward ? kForwardBorder : kBackwardBorder, border, state.transfers[channel]++);
+    out.members = 2;
+  } else {
+    std::int64_t members = 1;
+    switch (op.group) {
+      case topology::GroupKind::tp:
+        members = layout.tp;
+        break;
+      case topology::GroupKind::ep:
+        members = layout.ep;
+        break;
+      case topology::GroupKind::dp:
+        members = layout.dp() * layout.cp;
+        break;
+      case topology::GroupKind::edp:
+        members = layout.edp();
+        break;
+      case topology::GroupKind::stage:
+        members = layout.stage_size();
+        break;
+      case topology::GroupKind::world:
+        members = layout.world;
+        break;
+    }
+    if (members == 1) return;  // nothing to exchange
+    const auto kind = static_cast<std::size_t>(op.group);
+    out.rendezvous = make_key(static_cast<std::int64_t>(kind), topology::group_index(layout, op.group, rank),
+                              state.sequence[kind]++);
+    out.members = static_cast<std::int32_t>(members);
+  }
+  meetings_.try_emplace(out.rendezvous, Meeting{&op, &visit, rank});
+}
+
+double PlanSource::collective_s(const plan::Op& op, std::span<const std::int64_t> ranks) {
+  const auto key = std::make_tuple(static_cast<int>(op.collective), op.size.bytes, ranks.front(),
+                                   ranks.size() > 1 ? ranks.back() : 0);
+  const auto found = collective_memo_.find(key);
+  if (found != collective_memo_.end()) return found->second;
+  const double seconds = cost::collective_time_s(op.collective, static_cast<double>(op.size.bytes), ranks,
+                                                 plan_.cluster, plan_.scenario->hardware);
+  collective_memo_.emplace(key, seconds);
+  return seconds;
+}
+
+void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int64_t> ranks,
+                                      std::span<std::int64_t> duration_ps) {
+  const auto found = meetings_.find(key);
+  MOEPLAN_CHECK(found != meetings_.end(), "a rendezvous was announced before it is priced");
+  const Meeting meeting = found->second;
+  meetings_.erase(found);
+  const plan::Op& op = *meeting.op;
+  if (op.work == Work::send || op.work == Work::receive) {
+    const bool towards_next = (key >> 58) == kForwardBorder;
+    const double seconds =
+        cost::send_time_s(static_cast<double>(op.size.bytes), towards_next ? ranks[0] : ranks[1],
+                          towards_next ? ranks[1] : ranks[0], plan_.cluster, plan_.scenario->hardware);
+    for (auto& d : duration_ps) d = to_ps(seconds);
+    return;
+  }
+  if (op.work == Work::collective) {
+    const std::int64_t duration = to_ps(collective_s(op, ranks));
+    for (auto& d : duration_ps) d = duration;
+    return;
+  }
+  const auto& decision =
+      plan_.decision(meeting.visit->moe_layer, meeting.visit->microbatch, plan_.group_of(meeting.rank));
+  const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
+  const policy::RoutedRows& rows = chunks[static_cast<std::size_t>(op.size.rows.chunk)];
+  const std::size_t p = ranks.size();
+  matrix_.resize(p * p);
+  for (std::size_t i = 0; i < p; ++i)
+    for (std::size_t j = 0; j < p; ++j)
+      matrix_[op.towards_source ? j * p + i : i * p + j] = rows.matrix[i * p + j] * op.size.bytes_per_row;
+  finish_.assign(p, 0.0);
+  cost::all_to_all_finish(matrix_, ranks, plan_.cluster, plan_.scenario->hardware, finish_);
+  for (std::size_t i = 0; i < p; ++i) duration_ps[i] = to_ps(finish_[i]);
+}
+
+void PlanSource::done(std::int64_t rank, const OpTimes& times) {
+  State& state = states_[static_cast<std::size_t>(rank)];
+  const plan::Visit* visit = nullptr;
+  const plan::Op* op = find(rank, state.done, &visit);
+  MOEPLAN_CHECK(op != nullptr, "the engine finished an op that the program does not have");
+  attribute(state, *op, times);
+}
+
+void PlanSource::attribute(State& state, const plan::Op& op, const OpTimes& times) {
+  if (op.asynchronous) return;  // beside the chain: nobody waits for it here
+  TimeParts& parts = state.time.parts;
+  auto seconds = [](std::int64_t from, std::int64_t to) {
+    return to > from ? static_cast<double>(to - from) * kPicosecond : 0.0;
+  };
+  parts.host_s += seconds(state.clock_ps, times.ready_ps);
+  const double wait = seconds(times.ready_ps, times.start_ps), run = seconds(times.start_ps, times.end_ps);
+  const bool communicates = op.work != Work::fixed && op.work != Work::grouped_gemm && op.work != Work::row_memory;
+  if (!communicates) {
+    (op.recompute ? parts.recompute_s : parts.family_s[static_cast<std::size_t>(op.family)]) += run;
+    state.time.busy_s += run;
+  } else if (op.work == Work::receive) {
+    parts.bubble_s += wait;
+    parts.exposed_pp_s += run;
+  } else {
+    (op.group == topology::GroupKind::world ? parts.bubble_s : parts.imbalance_wait_s) += wait;
+    double& exposed = op.group == topology::GroupKind::ep   ? parts.exposed_ep_s
+                      : op.group == topology::GroupKind::tp ? parts.exposed_tp_s
+                                                            : parts.exposed_dp_s;
+    exposed += run;
+  }
+  state.clock_ps = times.end_ps;
+}
+
+}  // namespace moeplan::engine

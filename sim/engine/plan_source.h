@@ -1,0 +1,60 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/step.h"
+#include "plan/plan.h"
+
+namespace moeplan::engine {
+
+// Streams a plan's programs to the engine: durations from the cost models, rendezvous from the groups, attribution of
+// what comes back.
+class PlanSource : public ProgramSource {
+ public:
+  explicit PlanSource(const plan::Plan& plan);
+  std::int64_t ranks() const override;
+  bool next(std::int64_t rank, TimedOp& op) override;
+  void rendezvous_durations(std::int64_t key, std::span<const std::int64_t> ranks,
+                            std::span<std::int64_t> duration_ps) override;
+  void done(std::int64_t rank, const OpTimes& times) override;
+  const RankTime& time_of(std::int64_t rank) const { return states_[static_cast<std::size_t>(rank)].time; }
+  double clock_s(std::int64_t rank) const;  // end of the rank's last op
+
+ private:
+  static constexpr std::size_t kGroupKinds = 6;
+  struct Cursor {
+    std::size_t visit = 0, op = 0;
+  };
+  struct State {
+    Cursor next, done;                                 // the engine may read ahead of what is done
+    std::array<std::int64_t, kGroupKinds> sequence{};  // collectives issued so far, by group kind
+    std::array<std::int64_t, 4> transfers{};           // sends and receives so far, by pipeline stream
+    std::int64_t clock_ps = 0;                         // end of the last op that the next one waits for
+    RankTime time;
+  };
+  // What a rendezvous needs to know when its last member arrives; made by the first.
+  struct Meeting {
+    const plan::Op* op = nullptr;
+    const plan::Visit* visit = nullptr;
+    std::int64_t rank = 0;
+  };
+  const plan::Op* find(std::int64_t rank, Cursor& cursor, const plan::Visit** visit) const;
+  double duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank);
+  void meet(const plan::Op& op, const plan::Visit& visit, std::int64_t rank, TimedOp& out);
+  double collective_s(const plan::Op& op, std::span<const std::int64_t> ranks);
+  void attribute(State& state, const plan::Op& op, const OpTimes& times);
+
+  const plan::Plan& plan_;
+  std::vector<State> states_;
+  std::unordered_map<std::int64_t, Meeting> meetings_;
+  std::map<std::tuple<int, std::int64_t, std::int64_t, std::int64_t>, double> collective_memo_;
+  std::vector<std::int64_t> matrix_;
+  std::vector<double> finish_;
+};
+
+}  // namespace moeplan::engine

@@ -1,0 +1,45 @@
+#include "engine/step.h"
+
+#include "engine/plan_source.h"
+
+namespace moeplan::engine {
+
+double TimeParts::total() const {
+  double sum =
+      recompute_s + exposed_ep_s + exposed_tp_s + exposed_pp_s + exposed_dp_s + imbalance_wait_s + bubble_s + host_s;
+  for (double s : family_s) sum += s;
+  return sum;
+}
+
+void TimeParts::add(const TimeParts& other, double weight) {
+  for (std::size_t i = 0; i < family_s.size(); ++i) family_s[i] += weight * other.family_s[i];
+  recompute_s += weight * other.recompute_s;
+  exposed_ep_s += weight * other.exposed_ep_s;
+  exposed_tp_s += weight * other.exposed_tp_s;
+  exposed_pp_s += weight * other.exposed_pp_s;
+  exposed_dp_s += weight * other.exposed_dp_s;
+  imbalance_wait_s += weight * other.imbalance_wait_s;
+  bubble_s += weight * other.bubble_s;
+  host_s += weight * other.host_s;
+}
+
+StepTime run_step(const plan::Plan& plan) {
+  PlanSource source(plan);
+  const RunResult result = run_max_plus(source);
+  StepTime step;
+  step.step_s = static_cast<double>(result.makespan_ps) * 1e-12;
+  step.ops = result.ops;
+  const std::int64_t ranks = source.ranks();
+  for (std::int64_t r = 0; r < ranks; ++r) {
+    RankTime time = source.time_of(r);
+    time.finish_s = static_cast<double>(result.finish_ps[static_cast<std::size_t>(r)]) * 1e-12;
+    // What is left: the host's own tail, then waiting for the ranks that finish later.
+    time.parts.host_s += time.finish_s - source.clock_s(r);
+    time.parts.bubble_s += step.step_s - time.finish_s;
+    step.mean.add(time.parts, 1.0 / static_cast<double>(ranks));
+    step.ranks.push_back(time);
+  }
+  return step;
+}
+
+}  // namespace moeplan::engine

@@ -1,0 +1,42 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "plan/plan.h"
+
+// One training step in time: a plan's programs priced by the profile and run by the engine.
+namespace moeplan::engine {
+
+// Where a rank's step time goes. The parts add up to the rank's step time: each op advances the rank's clock from the
+// end of what was before, by waiting and by running. Seconds.
+struct TimeParts {
+  std::array<double, plan::kFamilies> family_s{};  // running, recompute not included; Family::communication stays 0
+  double recompute_s = 0;
+  double exposed_ep_s = 0, exposed_tp_s = 0, exposed_pp_s = 0, exposed_dp_s = 0;  // the device runs nothing else
+  double imbalance_wait_s = 0;  // waiting at an expert- or tensor-parallel collective for slower members
+  double bubble_s = 0;          // waiting for a neighbour stage, or at the end for the other stages
+  double host_s = 0;            // the device waits for the host to issue
+  double total() const;
+  void add(const TimeParts& other, double weight);
+};
+
+struct RankTime {
+  std::int64_t rank = 0;
+  double finish_s = 0;
+  double busy_s = 0;  // compute stream
+  TimeParts parts;
+};
+
+struct StepTime {
+  double step_s = 0;
+  std::vector<RankTime> ranks;
+  TimeParts mean;  // over ranks
+  std::int64_t ops = 0;
+};
+
+StepTime run_step(const plan::Plan& plan);
+
+}  // namespace moeplan::engine

@@ -1,0 +1,87 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "base/check.h"
+#include "memory/replay.h"
+
+namespace moeplan::memory {
+
+// Walks a rank's program in order and keeps what is live. `observe(visit index, op index, live)` runs after the
+// allocations of each op, before its frees.
+class Walk {
+ public:
+  struct Live {
+    std::int64_t bytes = 0;  // transient: static memory not counted
+    plan::BytesByKind by_kind{};
+  };
+
+  Walk(const plan::Plan& plan, std::int64_t rank) : plan_(plan), rank_(rank), program_(plan.program_of(rank)) {
+    frames_.resize(static_cast<std::size_t>(program_.slots * plan.scenario->microbatches()));
+  }
+
+  template <class Observe>
+  void run(const Observe& observe) {
+    for (std::size_t v = 0; v < program_.visits.size(); ++v) {
+      const plan::Visit& visit = program_.visits[v];
+      const plan::Block& block = plan_.blocks[static_cast<std::size_t>(visit.block)];
+      std::vector<std::int64_t>& frame = frames_[frame_index(visit)];
+      if (frame.empty()) frame.assign(block.tensors.size(), kDead);
+      const auto& ops = visit.direction == schedule::Direction::forward ? block.forward : block.backward;
+      for (std::size_t o = 0; o < ops.size(); ++o) {
+        for (plan::TensorId id : ops[o].allocates) allocate(block, visit, frame, id);
+        observe(v, o, live_);
+        for (plan::TensorId id : ops[o].frees) release(block, frame, id);
+      }
+      if (visit.direction == schedule::Direction::backward) {
+        for (std::size_t id = 0; id < frame.size(); ++id)
+          MOEPLAN_CHECK(frame[id] == kDead, block.name + ": tensor outlives backward: " + block.tensors[id].name);
+        std::vector<std::int64_t>().swap(frame);
+      }
+    }
+    MOEPLAN_CHECK(live_.bytes == 0, "transient memory is left at the end of the iteration");
+  }
+
+  // What is live now, by (block, tensor): for alive_at_peak.
+  template <class Each>
+  void each_live(const Each& each) const {
+    for (std::size_t f = 0; f < frames_.size(); ++f)
+      for (std::size_t id = 0; id < frames_[f].size(); ++id)
+        if (frames_[f][id] > 0)
+          each(plan_.blocks[static_cast<std::size_t>(block_of_frame(f))].tensors[id], frames_[f][id]);
+  }
+
+ private:
+  static constexpr std::int64_t kDead = -1;
+
+  std::size_t frame_index(const plan::Visit& visit) const {
+    return static_cast<std::size_t>(visit.microbatch * program_.slots + visit.slot);
+  }
+  std::int32_t block_of_frame(std::size_t frame) const {
+    for (const plan::Visit& visit : program_.visits)
+      if (frame_index(visit) == frame) return visit.block;
+    return 0;
+  }
+  void allocate(const plan::Block& block, const plan::Visit& visit, std::vector<std::int64_t>& frame,
+                plan::TensorId id) {
+    MOEPLAN_CHECK(frame[id] == kDead, block.name + ": tensor is allocated twice: " + block.tensors[id].name);
+    const plan::Tensor& tensor = block.tensors[id];
+    frame[id] = allocation_bytes(plan_.bytes(tensor.size, visit, rank_));
+    live_.bytes += frame[id];
+    live_.by_kind[static_cast<std::size_t>(tensor.kind)] += frame[id];
+  }
+  void release(const plan::Block& block, std::vector<std::int64_t>& frame, plan::TensorId id) {
+    MOEPLAN_CHECK(frame[id] != kDead, block.name + ": tensor is freed but not alive: " + block.tensors[id].name);
+    live_.bytes -= frame[id];
+    live_.by_kind[static_cast<std::size_t>(block.tensors[id].kind)] -= frame[id];
+    frame[id] = kDead;
+  }
+
+  const plan::Plan& plan_;
+  std::int64_t rank_;
+  const plan::Program& program_;
+  std::vector<std::vector<std::int64_t>> frames_;
+  Live live_;
+};
+
+}  // namespace moeplan::memory

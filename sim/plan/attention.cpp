@@ -1,0 +1,269 @@
+#include "plan/modules.h"
+
+namespace moeplan::plan {
+
+namespace {
+constexpr std::int64_t kD = Shape::kElement;
+constexpr auto kDense = TensorKind::activations_dense;
+constexpr auto kTp = topology::GroupKind::tp;
+double bytes(std::int64_t elements) { return static_cast<double>(elements * kD); }
+}  // namespace
+
+bool Attention::mla() const { return b_->scenario().model.attention.kind == model::AttentionKind::mla; }
+
+Attention::Attention(Builder& builder) : b_(&builder) {
+  const Shape& s = b_->shape();
+  const auto& a = b_->scenario().model.attention;
+  const auto& recompute = b_->scenario().recompute;
+  const bool selective = recompute.granularity == scenario::RecomputeGranularity::selective;
+  recompute_core_ = selective && recompute.has(scenario::RecomputeModule::core_attn);
+  recompute_up_ = selective && mla() && recompute.has(scenario::RecomputeModule::mla_up_proj);
+  recompute_norm_ = selective && recompute.has(scenario::RecomputeModule::layernorm);
+
+  const std::int64_t t = s.tokens, tl = s.tokens_local, heads = s.heads_rank;
+  const std::int64_t q_width = heads * a.qk_dim(), v_width = heads * a.v_dim();
+  const std::int64_t k_width = (mla() ? heads : s.kv_heads_rank) * a.qk_dim();
+  const std::int64_t qkv_width = q_width + 2 * k_width;  // gqa
+  const std::int64_t latent_width = a.kv_lora_rank + a.qk_rope_dim;
+  auto dense = [&](const char* name, std::int64_t elements) { return b_->tensor(kDense, name, elements * kD); };
+  gathered_ = dense("attention gathered input", t * s.hidden);
+  qkv_ = dense("qkv", mla() ? 0 : t * qkv_width);
+  q_ = dense("query", t * q_width);
+  k_ = dense("key", t * k_width);
+  v_ = dense("value", mla() ? t * v_width : 0);
+  q_latent_ = dense("query latent", tl * a.q_lora_rank);
+  q_latent_normed_ = dense("query latent, normed", tl * a.q_lora_rank);
+  kv_latent_ = dense("key-value latent", tl * latent_width);
+  kv_latent_normed_ = dense("key-value latent, normed", tl * a.kv_lora_rank);
+  latents_gathered_ = dense("latents gathered", t * (a.q_lora_rank + latent_width));
+  q_up_ = dense("query up-projection", t * q_width);
+  kv_up_ = dense("key-value up-projection", t * heads * (a.qk_nope_dim + a.v_head_dim));
+  out_ = dense("attention output", t * v_width);
+  statistics_ = b_->tensor(kDense, "attention log-sum-exp", t * heads * 4);
+  partial_ = dense("attention projection partial", t * s.hidden);
+  reduced_ = dense("attention projection", tl * s.hidden);
+  grad_full_ = dense("attention gathered gradient", t * s.hidden);
+  grad_out_ = dense("attention output gradient", t * v_width);
+  grad_q_ = dense("query gradient", t * q_width);
+  grad_k_ = dense("key gradient", t * k_width);
+  grad_v_ = dense("value gradient", t * (mla() ? v_width : k_width));
+  // FlashAttention backward accumulates the query gradient in fp32 and keeps row sums of out * grad_out.
+  workspace_ = b_->tensor(TensorKind::workspace, "attention backward workspace", t * q_width * 4 + t * heads * 4);
+  grad_qkv_ = dense("qkv gradient", mla() ? 0 : t * qkv_width);
+  grad_up_ = dense("up-projection gradients", mla() ? t * (q_width + heads * (a.qk_nope_dim + a.v_head_dim)) : 0);
+  grad_latents_ = dense("latent gradients", t * (a.q_lora_rank + latent_width));
+  grad_partial_ = dense("attention input gradient partial", t * s.hidden);
+  dummy_ = b_->tensor(TensorKind::workspace, "output projection returned weight gradient", v_width * s.hidden * kD);
+}
+
+void Attention::forward(TensorId, TensorId x_mid, Norm& norm, bool keep) {
+  const Shape& s = b_->shape();
+  const auto& a = b_->scenario().model.attention;
+  const bool tp = s.tp > 1;
+  project(norm, keep);
+  attend(keep && !recompute_core_);
+  Op& core = b_->last();
+  if (!keep || recompute_up_) {
+    core.frees.insert(core.frees.end(), {q_, k_});
+    if (mla()) core.frees.push_back(v_);
+  }
+  if (!keep && !mla()) core.frees.push_back(qkv_);
+  const std::int64_t v_width = s.heads_rank * a.v_dim();
+  Op& proj =
+      b_->gemm("attention projection", Family::attention, {s.tokens, s.hidden, v_width}, {tp ? partial_ : reduced_});
+  if (!keep) proj.frees.push_back(out_);
+  if (tp)
+    b_->collective("attention reduce-scatter", kTp, cost::Collective::reduce_scatter, s.tokens * s.hidden * kD,
+                   {reduced_}, {partial_});
+  b_->memory("attention residual add", Family::attention, bytes(3 * s.tokens_local * s.hidden), 1, {x_mid}, {reduced_});
+}
+
+void Attention::project(Norm& norm, bool keep) {
+  const Shape& s = b_->shape();
+  const auto& a = b_->scenario().model.attention;
+  const bool tp = s.tp > 1;
+  const std::int64_t t = s.tokens, tl = s.tokens_local;
+  const bool drop_norm = !keep || recompute_norm_;
+  if (!mla()) {
+    const std::int64_t width = (s.heads_rank + 2 * s.kv_heads_rank) * a.head_dim;
+    if (tp) b_->collective("attention all-gather", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
+    Op& gemm = b_->gemm("qkv projection", Family::attention, {t, width, s.hidden}, {qkv_});
+    if (tp) gemm.frees.push_back(gathered_);
+    if (drop_norm) norm.drop_output(gemm);
+    if (!keep) norm.drop_statistics(gemm);
+    const std::int64_t rotated = t * (s.heads_rank + s.kv_heads_rank) * a.head_dim;
+    if (a.qk_norm) b_->memory("query-key norm", Family::attention, bytes(2 * rotated), 2, {});
+    b_->memory("rotary embedding", Family::attention, bytes(2 * rotated), 2, {q_, k_});
+    return;
+  }
+  if (a.q_lora_rank > 0) {
+    b_->gemm("query down-projection", Family::attention, {tl, a.q_lora_rank, s.hidden}, {q_latent_});
+    b_->memory("query latent norm", Family::attention, bytes(2 * tl * a.q_lora_rank), 1, {q_latent_normed_});
+  }
+  Op& down = b_->gemm("key-value down-projection", Family::attention, {tl, a.kv_lora_rank + a.qk_rope_dim, s.hidden},
+                      {kv_latent_});
+  if (a.q_lora_rank > 0) {
+    if (drop_norm) norm.drop_output(down);
+    if (!keep) norm.drop_statistics(down);
+  }
+  b_->memory("key-value latent norm", Family::attention, bytes(2 * tl * a.kv_lora_rank), 1, {kv_latent_normed_});
+  up_project();
+  Op& last = b_->last();
+  if (a.q_lora_rank == 0) {
+    if (drop_norm) norm.drop_output(last);
+    if (!keep) norm.drop_statistics(last);
+  }
+  if (!keep) {
+    if (a.q_lora_rank > 0) last.frees.insert(last.frees.end(), {q_latent_, q_latent_normed_});
+    last.frees.insert(last.frees.end(), {kv_latent_, kv_latent_normed_});
+  }
+}
+
+void Attention::up_project() {
+  const Shape& s = b_->shape();
+  const auto& a = b_->scenario().model.attention;
+  const bool tp = s.tp > 1;
+  const std::int64_t t = s.tokens, q_width = s.heads_rank * a.qk_dim();
+  const std::int64_t q_in = a.q_lora_rank > 0 ? a.q_lora_rank : s.hidden;
+  if (tp) {
+    b_->collective("latent all-gather", kTp, cost::Collective::all_gather,
+                   t * (a.q_lora_rank + a.kv_lora_rank + a.qk_rope_dim) * kD, {latents_gathered_});
+    if (a.q_lora_rank == 0)
+      b_->collective("attention all-gather", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
+  }
+  Op& up = b_->gemm("query up-projection", Family::attention, {t, q_width, q_in}, {q_up_});
+  if (tp && a.q_lora_rank == 0) up.frees.push_back(gathered_);
+  Op& kv = b_->gemm("key-value up-projection", Family::attention,
+                    {t, s.heads_rank * (a.qk_nope_dim + a.v_head_dim), a.kv_lora_rank}, {kv_up_});
+  if (tp) kv.frees.push_back(latents_gathered_);
+  const std::int64_t moved = t * s.heads_rank * (2 * a.qk_dim() + a.v_head_dim);
+  b_->memory("rotary embedding and concatenation", Family::attention, bytes(2 * moved), 4, {q_, k_, v_},
+             {q_up_, kv_up_});
+}
+
+void Attention::attend(bool keep_statistics) {
+  const Shape& s = b_->shape();
+  const auto& a = b_->scenario().model.attention;
+  const auto& training = b_->scenario().training;
+  const cost::AttentionShape shape{training.micro_batch_size, s.heads_rank, training.seq_length, a.qk_dim(), a.v_dim()};
+  Op& op = b_->fixed("core attention", Family::attention,
+                     cost::attention_forward_time_s(shape, b_->scenario().hardware), 1, {out_, statistics_});
+  if (!keep_statistics) op.frees.push_back(statistics_);
+}
+
+void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Norm& norm) {
+  const Shape& s = b_->shape();
+  const auto& a = b_->scenario().model.attention;
+  const auto& training = b_->scenario().training;
+  const bool tp = s.tp > 1;
+  const std::int64_t t = s.tokens, v_width = s.heads_rank * a.v_dim();
+  if (tp)
+    b_->collective("attention gradient all-gather", kTp, cost::Collective::all_gather, t * s.hidden * kD, {grad_full_});
+  b_->gemm("attention projection dgrad", Family::attention, {t, v_width, s.hidden, cost::GemmPass::dgrad}, {grad_out_});
+  Op& wgrad = b_->gemm("attention projection wgrad", Family::attention, {s.hidden, v_width, t, cost::GemmPass::wgrad},
+                       {dummy_}, {dummy_});
+  if (tp) wgrad.frees.push_back(grad_full_);
+  // Without a query latent the up-projections read the normed input itself.
+  const bool norm_first = recompute_norm_ && recompute_up_ && a.q_lora_rank == 0;
+  if (norm_first) norm.recompute();
+  b_->set_recompute(true);
+  if (recompute_up_) up_project();
+  if (recompute_core_) {
+    const cost::AttentionShape again{training.micro_batch_size, s.heads_rank, training.seq_length, a.qk_dim(),
+                                     a.v_dim()};
+    b_->fixed("core attention", Family::attention, cost::attention_forward_time_s(again, b_->scenario().hardware), 1,
+              {statistics_});
+  }
+  b_->set_recompute(false);
+  const cost::AttentionShape shape{training.micro_batch_size, s.heads_rank, training.seq_length, a.qk_dim(), a.v_dim()};
+  Op& core = b_->fixed("core attention backward", Family::attention,
+                       cost::attention_backward_time_s(shape, b_->scenario().hardware), 3,
+                       {grad_q_, grad_k_, grad_v_, workspace_}, {workspace_, grad_out_, out_, statistics_, q_, k_});
+  if (mla())
+    core.frees.push_back(v_);
+  else
+    core.frees.push_back(qkv_);
+
+  if (recompute_norm_ && !norm_first) norm.recompute();
+  // The gradient of the normed input: summed over tp ranks by a reduce-scatter, so a rank holds it once whole, once as
+  // its slice.
+  if (mla())
+    backward_projections_mla(norm, reduced_);
+  else
+    backward_projections_gqa(norm, reduced_);
+  norm.backward(reduced_, grad_in, {x_in, grad_mid});
+}
+
+void Attention::backward_projections_gqa(Norm& norm, TensorId grad_norm) {
+  const Shape& s = b_->shape();
+  const auto& a = b_->scenario().model.attention;
+  const bool tp = s.tp > 1;
+  const std::int64_t t = s.tokens, width = (s.heads_rank + 2 * s.kv_heads_rank) * a.head_dim;
+  const std::int64_t rotated = t * (s.heads_rank + s.kv_heads_rank) * a.head_dim;
+  b_->memory("rotary embedding backward", Family::attention, bytes(2 * t * width), 3, {grad_qkv_},
+             {grad_q_, grad_k_, grad_v_});
+  if (a.qk_norm) b_->memory("query-key norm backward", Family::attention, bytes(3 * rotated), 2, {});
+  if (tp)
+    b_->collective("attention all-gather again", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
+  b_->gemm("qkv projection dgrad", Family::attention, {t, s.hidden, width, cost::GemmPass::dgrad},
+           {tp ? grad_partial_ : grad_norm});
+  Op& wgrad =
+      b_->gemm("qkv projection wgrad", Family::attention, {width, s.hidden, t, cost::GemmPass::wgrad}, {}, {grad_qkv_});
+  norm.drop_output(wgrad);
+  if (tp) {
+    wgrad.frees.push_back(gathered_);
+    b_->collective("attention gradient reduce-scatter", kTp, cost::Collective::reduce_scatter, t * s.hidden * kD,
+                   {grad_norm}, {grad_partial_});
+  }
+}
+
+void Attention::backward_projections_mla(Norm& norm, TensorId grad_norm) {
+  const Shape& s = b_->shape();
+  const auto& a = b_->scenario().model.attention;
+  const bool tp = s.tp > 1;
+  const std::int64_t t = s.tokens, tl = s.tokens_local;
+  const std::int64_t q_width = s.heads_rank * a.qk_dim(), kv_width = s.heads_rank * (a.qk_nope_dim + a.v_head_dim);
+  const std::int64_t latent = a.kv_lora_rank + a.qk_rope_dim;
+  const std::int64_t q_in = a.q_lora_rank > 0 ? a.q_lora_rank : s.hidden;
+  b_->memory("rotary embedding backward", Family::attention, bytes(2 * t * (q_width + kv_width)), 4, {grad_up_},
+             {grad_q_, grad_k_, grad_v_});
+  if (tp)
+    b_->collective("latent all-gather again", kTp, cost::Collective::all_gather, t * (a.q_lora_rank + latent) * kD,
+                   {latents_gathered_});
+  b_->gemm("key-value up-projection dgrad", Family::attention, {t, a.kv_lora_rank, kv_width, cost::GemmPass::dgrad},
+           {grad_latents_});
+  b_->gemm("key-value up-projection wgrad", Family::attention, {kv_width, a.kv_lora_rank, t, cost::GemmPass::wgrad},
+           {});
+  if (tp && a.q_lora_rank == 0)
+    b_->collective("attention all-gather again", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
+  // Without a query latent the query projection's input gradient is already one of the normed input.
+  Op& dgrad = b_->gemm("query up-projection dgrad", Family::attention, {t, q_in, q_width, cost::GemmPass::dgrad}, {});
+  if (a.q_lora_rank == 0) dgrad.allocates.push_back(tp ? grad_partial_ : grad_norm);
+  Op& wgrad = b_->gemm("query up-projection wgrad", Family::attention, {q_width, q_in, t, cost::GemmPass::wgrad}, {},
+                       {grad_up_});
+  if (tp) wgrad.frees.push_back(latents_gathered_);
+  if (tp && a.q_lora_rank == 0) wgrad.frees.push_back(gathered_);
+  if (tp) {
+    b_->collective("latent gradient reduce-scatter", kTp, cost::Collective::reduce_scatter,
+                   t * (a.q_lora_rank + latent) * kD, {});
+    if (a.q_lora_rank == 0)
+      b_->collective("attention gradient reduce-scatter", kTp, cost::Collective::reduce_scatter, t * s.hidden * kD,
+                     {grad_norm}, {grad_partial_});
+  }
+  b_->memory("latent norm backward", Family::attention, bytes(3 * tl * (a.q_lora_rank + a.kv_lora_rank)),
+             a.q_lora_rank > 0 ? 4 : 2, {}, {kv_latent_, kv_latent_normed_});
+  if (a.q_lora_rank > 0) {
+    Op& norms = b_->last();
+    norms.frees.insert(norms.frees.end(), {q_latent_, q_latent_normed_});
+    b_->gemm("query down-projection dgrad", Family::attention, {tl, s.hidden, a.q_lora_rank, cost::GemmPass::dgrad},
+             {grad_norm});
+    b_->gemm("query down-projection wgrad", Family::attention, {a.q_lora_rank, s.hidden, tl, cost::GemmPass::wgrad},
+             {});
+  }
+  b_->gemm("key-value down-projection dgrad", Family::attention, {tl, s.hidden, latent, cost::GemmPass::dgrad}, {});
+  Op& last = b_->gemm("key-value down-projection wgrad", Family::attention,
+                      {latent, s.hidden, tl, cost::GemmPass::wgrad}, {}, {grad_latents_});
+  norm.drop_output(last);
+}
+
+}  // namespace moeplan::plan

@@ -1,0 +1,23 @@
+#pragma once
+#include "plan/moe.h"
+#include "plan/op.h"
+#include "plan/shape.h"
+
+// The blocks that programs are made of. A block starts each direction by allocating what arrives (input, or gradient of
+// its output) and hands its result over at the end: the last op allocates and frees it, and the next block allocates it
+// again as its own.
+namespace moeplan::plan {
+
+Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shape);
+Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape);
+Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment);
+Block make_head_block(const scenario::Scenario& scenario, const Shape& shape);
+// Pipeline hand-over at a stage's borders: forward receives activations / sends them on; backward the gradients, the
+// other way.
+Block make_receive_block(const scenario::Scenario& scenario, const Shape& shape);  // first in forward, last in backward
+Block make_send_block(const scenario::Scenario& scenario, const Shape& shape);     // last in forward, first in backward
+// Gradient reduction, norm, Adam on this rank's shard, parameter gathering; parameters of a rank by group.
+Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t dense_parameters,
+                           std::int64_t expert_parameters);
+
+}  // namespace moeplan::plan

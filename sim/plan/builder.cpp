@@ -1,0 +1,98 @@
+#include "plan/builder.h"
+
+#include <utility>
+
+namespace moeplan::plan {
+
+TensorId Builder::tensor(TensorKind kind, std::string name, std::int64_t bytes) {
+  block_->tensors.push_back(Tensor{kind, std::move(name), Size{bytes, 0, {}}});
+  return static_cast<TensorId>(block_->tensors.size() - 1);
+}
+
+TensorId Builder::row_tensor(TensorKind kind, std::string name, std::int64_t bytes_per_row, Rows rows) {
+  block_->tensors.push_back(Tensor{kind, std::move(name), Size{0, bytes_per_row, rows}});
+  return static_cast<TensorId>(block_->tensors.size() - 1);
+}
+
+Op& Builder::add(std::string name, Work work, Family family, Ids allocates, Ids frees) {
+  Op op;
+  op.name = std::move(name);
+  op.work = work;
+  op.family = family;
+  op.recompute = recompute_;
+  op.allocates.assign(allocates);
+  op.frees.assign(frees);
+  target_->push_back(std::move(op));
+  return target_->back();
+}
+
+Op& Builder::gemm(std::string name, Family family, const cost::GemmShape& shape, Ids allocates, Ids frees) {
+  Op& op = add(std::move(name), Work::fixed, family, allocates, frees);
+  op.seconds = cost::gemm_time_s(shape, scenario_->hardware);
+  return op;
+}
+
+Op& Builder::fixed(std::string name, Family family, double seconds, int launches, Ids allocates, Ids frees) {
+  Op& op = add(std::move(name), Work::fixed, family, allocates, frees);
+  op.seconds = seconds;
+  op.launches = static_cast<std::uint16_t>(launches);
+  return op;
+}
+
+Op& Builder::memory(std::string name, Family family, double bytes, int launches, Ids allocates, Ids frees,
+                    cost::MemoryAccess access) {
+  // Several small kernels share the bytes; each pays the floor of a kernel.
+  const double floor_s = scenario_->hardware.memory_bound.floor.value;
+  const double seconds = cost::memory_bound_time_s(bytes, access, scenario_->hardware) + floor_s * (launches - 1);
+  return fixed(std::move(name), family, seconds, launches, allocates, frees);
+}
+
+Op& Builder::row_memory(std::string name, Family family, std::int64_t bytes, std::int64_t bytes_per_row, Rows rows,
+                        cost::MemoryAccess access, Ids allocates, Ids frees) {
+  Op& op = add(std::move(name), Work::row_memory, family, allocates, frees);
+  op.size = Size{bytes, bytes_per_row, rows};
+  op.access = access;
+  return op;
+}
+
+Op& Builder::grouped(std::string name, std::int64_t n, std::int64_t k, cost::GemmPass pass, Rows rows, Ids allocates,
+                     Ids frees) {
+  Op& op = add(std::move(name), Work::grouped_gemm, Family::expert, allocates, frees);
+  op.n = n;
+  op.k = k;
+  op.pass = pass;
+  op.size.rows = rows;
+  return op;
+}
+
+Op& Builder::collective(std::string name, topology::GroupKind group, cost::Collective kind, std::int64_t bytes,
+                        Ids allocates, Ids frees) {
+  Op& op = add(std::move(name), Work::collective, Family::communication, allocates, frees);
+  op.group = group;
+  op.collective = kind;
+  op.size.bytes = bytes;
+  switch (group) {
+    case topology::GroupKind::tp:
+      op.stream = Stream::tp;
+      break;
+    case topology::GroupKind::ep:
+      op.stream = Stream::ep;
+      break;
+    default:
+      op.stream = Stream::dp;
+      break;
+  }
+  return op;
+}
+
+Op& Builder::all_to_all(std::string name, Rows rows, std::int64_t bytes_per_row, bool towards_source, Ids allocates,
+                        Ids frees) {
+  Op& op = add(std::move(name), Work::all_to_all, Family::communication, allocates, frees);
+  op.size = Size{0, bytes_per_row, rows};
+  op.group = topology::GroupKind::ep;
+  op.stream = Stream::ep;
+  op.towards_source = towards_source;
+  return op;
+}
+
+}  // namespace moeplan::plan

@@ -1,0 +1,55 @@
+#pragma once
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "plan/op.h"
+#include "plan/shape.h"
+
+namespace moeplan::plan {
+
+using TensorId = std::uint16_t;
+
+// Writes ops into one list of a block. Keeps the short forms that the emitters share; knows costs of ops that are equal
+// on all ranks.
+class Builder {
+ public:
+  Builder(Block& block, const scenario::Scenario& scenario, const Shape& shape)
+      : block_(&block), scenario_(&scenario), shape_(shape) {}
+
+  void into_forward() { target_ = &block_->forward; }
+  void into_backward() { target_ = &block_->backward; }
+  void set_recompute(bool on) { recompute_ = on; }
+
+  TensorId tensor(TensorKind kind, std::string name, std::int64_t bytes);
+  TensorId row_tensor(TensorKind kind, std::string name, std::int64_t bytes_per_row, Rows rows);
+
+  using Ids = std::initializer_list<TensorId>;
+  Op& gemm(std::string name, Family family, const cost::GemmShape& shape, Ids allocates, Ids frees = {});
+  Op& fixed(std::string name, Family family, double seconds, int launches, Ids allocates, Ids frees = {});
+  Op& memory(std::string name, Family family, double bytes, int launches, Ids allocates, Ids frees = {},
+             cost::MemoryAccess access = cost::MemoryAccess::streaming);
+  Op& row_memory(std::string name, Family family, std::int64_t bytes, std::int64_t bytes_per_row, Rows rows,
+                 cost::MemoryAccess access, Ids allocates, Ids frees = {});
+  Op& grouped(std::string name, std::int64_t n, std::int64_t k, cost::GemmPass pass, Rows rows, Ids allocates,
+              Ids frees = {});
+  Op& collective(std::string name, topology::GroupKind group, cost::Collective kind, std::int64_t bytes, Ids allocates,
+                 Ids frees = {});
+  Op& all_to_all(std::string name, Rows rows, std::int64_t bytes_per_row, bool towards_source, Ids allocates,
+                 Ids frees = {});
+
+  const scenario::Scenario& scenario() const { return *scenario_; }
+  const Shape& shape() const { return shape_; }
+  Block& block() { return *block_; }
+  Op& last() { return target_->back(); }  // the op that was emitted last
+
+ private:
+  Op& add(std::string name, Work work, Family family, Ids allocates, Ids frees);
+  Block* block_;
+  const scenario::Scenario* scenario_;
+  Shape shape_;
+  std::vector<Op>* target_ = nullptr;
+  bool recompute_ = false;
+};
+
+}  // namespace moeplan::plan

@@ -1,0 +1,157 @@
+#include "plan/blocks.h"
+
+// The blocks at the ends of the network and at the borders of pipeline stages.
+namespace moeplan::plan {
+
+namespace {
+constexpr std::int64_t kD = Shape::kElement;
+constexpr auto kTp = topology::GroupKind::tp;
+
+Op border(const char* name, Work work, Stream stream, const Shape& shape) {
+  Op op;
+  op.name = name;
+  op.work = work;
+  op.family = Family::communication;
+  op.stream = stream;
+  op.size.bytes = shape.tokens_local * shape.hidden * kD;
+  op.asynchronous = work == Work::send;  // the next microbatch does not wait for it
+  return op;
+}
+}  // namespace
+
+Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shape) {
+  Block block;
+  block.name = "embedding";
+  Builder b(block, scenario, shape);
+  const TensorId partial =
+      b.tensor(TensorKind::activations_dense, "embedding partial output", shape.tokens * shape.hidden * kD);
+  const TensorId out =
+      b.tensor(TensorKind::activations_dense, "embedding output", shape.tokens_local * shape.hidden * kD);
+  const TensorId grad =
+      b.tensor(TensorKind::activations_dense, "embedding output gradient", shape.tokens_local * shape.hidden * kD);
+  const TensorId grad_full =
+      b.tensor(TensorKind::activations_dense, "embedding gathered gradient", shape.tokens * shape.hidden * kD);
+  const bool tp = shape.tp > 1;
+  const double moved = static_cast<double>(2 * shape.tokens * shape.hidden * kD);
+  b.into_forward();
+  if (tp) {
+    b.memory("embedding", Family::dense, moved, 2, {partial});
+    b.collective("embedding reduce-scatter", kTp, cost::Collective::reduce_scatter, shape.tokens * shape.hidden * kD,
+                 {out}, {partial, out});
+  } else {
+    b.memory("embedding", Family::dense, moved, 2, {out}, {out});
+  }
+  b.into_backward();
+  b.fixed("output gradient arrives", Family::dense, 0.0, 0, {grad});
+  if (tp)
+    b.collective("embedding gradient all-gather", kTp, cost::Collective::all_gather, shape.tokens * shape.hidden * kD,
+                 {grad_full});
+  // Rows are added into the fp32 gradient buffer: read the row and the sum, write the sum.
+  Op& op = b.memory("embedding backward", Family::dense, static_cast<double>(shape.tokens * shape.hidden * (kD + 8)), 2,
+                    {}, {grad});
+  if (tp) op.frees.push_back(grad_full);
+  return block;
+}
+
+Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
+  Block block;
+  block.name = "loss";
+  Builder b(block, scenario, shape);
+  const bool tp = shape.tp > 1;
+  const std::int64_t t = shape.tokens, v = shape.vocab_rank, logits_elements = t * v;
+  const auto kind = TensorKind::logits_loss;
+  const TensorId x_in =
+      b.tensor(TensorKind::activations_dense, "final norm input", shape.tokens_local * shape.hidden * kD);
+  const TensorId gathered = b.tensor(kind, "final norm output gathered", t * shape.hidden * kD);
+  const TensorId logits = b.tensor(kind, "logits (bf16)", logits_elements * kD);
+  const TensorId softmax = b.tensor(kind, "softmax (fp32)", logits_elements * 4);
+  const TensorId grad_logits = b.tensor(kind, "logits gradient (bf16)", logits_elements * kD);
+  const TensorId grad_partial = b.tensor(kind, "final norm gradient partial", t * shape.hidden * kD);
+  const TensorId grad_norm = b.tensor(kind, "final norm output gradient", shape.tokens_local * shape.hidden * kD);
+  const TensorId grad_in =
+      b.tensor(TensorKind::activations_dense, "final norm input gradient", shape.tokens_local * shape.hidden * kD);
+  const TensorId dummy =
+      b.tensor(TensorKind::workspace, "output layer returned weight gradient", v * shape.hidden * kD);
+  Norm norm(b, "final norm", Family::loss);
+
+  b.into_forward();
+  b.fixed("final input arrives", Family::loss, 0.0, 0, {x_in});
+  norm.forward(x_in);
+  if (tp) b.collective("output all-gather", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered});
+  Op& output = b.gemm("output layer", Family::loss, {t, v, shape.hidden}, {logits});
+  if (tp) output.frees.push_back(gathered);
+  // bf16 logits are read, an fp32 copy is written and turned into the softmax in place.
+  b.memory("cross-entropy", Family::loss, static_cast<double>(logits_elements * (kD + 3 * 4)), 8, {softmax}, {},
+           cost::MemoryAccess::loss);
+  if (tp) b.collective("cross-entropy all-reduce", kTp, cost::Collective::all_reduce, t * 3 * 4, {});
+
+  b.into_backward();
+  b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * (2 * 4 + kD)), 4,
+           {grad_logits}, {softmax, logits}, cost::MemoryAccess::loss);
+  if (tp) b.collective("output all-gather again", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered});
+  b.gemm("output layer dgrad", Family::loss, {t, shape.hidden, v, cost::GemmPass::dgrad},
+         {tp ? grad_partial : grad_norm});
+  Op& wgrad = b.gemm("output layer wgrad", Family::loss, {v, shape.hidden, t, cost::GemmPass::wgrad}, {dummy},
+                     {dummy, grad_logits});
+  norm.drop_output(wgrad);
+  if (tp) {
+    wgrad.frees.push_back(gathered);
+    b.collective("output gradient reduce-scatter", kTp, cost::Collective::reduce_scatter, t * shape.hidden * kD,
+                 {grad_norm}, {grad_partial});
+  }
+  norm.backward(grad_norm, grad_in, {x_in});
+  b.last().frees.push_back(grad_in);
+  return block;
+}
+
+Block make_receive_block(const scenario::Scenario&, const Shape& shape) {
+  Block block;
+  block.name = "pipeline receive";
+  block.forward.push_back(border("receive activations", Work::receive, Stream::receive_previous, shape));
+  block.backward.push_back(border("send gradients", Work::send, Stream::send_previous, shape));
+  return block;
+}
+
+Block make_send_block(const scenario::Scenario&, const Shape& shape) {
+  Block block;
+  block.name = "pipeline send";
+  block.forward.push_back(border("send activations", Work::send, Stream::send_next, shape));
+  block.backward.push_back(border("receive gradients", Work::receive, Stream::receive_next, shape));
+  return block;
+}
+
+Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t dense_parameters,
+                           std::int64_t expert_parameters) {
+  Block block;
+  block.name = "optimizer";
+  const Shape shape = make_shape(scenario);
+  Builder b(block, scenario, shape);
+  const auto& optimizer = scenario.optimizer;
+  const auto& layout = scenario.layout;
+  const bool sharded = optimizer.distributed;
+  const std::int64_t dense_group = layout.dp() * layout.cp, expert_group = layout.edp();
+  const std::int64_t owned = sharded ? dense_parameters / dense_group + expert_parameters / expert_group
+                                     : dense_parameters + expert_parameters;
+  const auto reduce = sharded ? cost::Collective::reduce_scatter : cost::Collective::all_reduce;
+  b.into_forward();
+  b.collective("reduce gradients", topology::GroupKind::dp, reduce, dense_parameters * optimizer.main_grad_bytes, {});
+  b.collective("reduce expert gradients", topology::GroupKind::edp, reduce,
+               expert_parameters * optimizer.main_grad_bytes, {});
+  b.memory("gradient norm", Family::optimizer, static_cast<double>(owned * optimizer.main_grad_bytes), 4, {});
+  Op& norm = b.collective("gradient norm all-reduce", topology::GroupKind::world, cost::Collective::all_reduce, 8, {});
+  norm.host_sync = true;  // the host checks the norm before the step
+  const std::int64_t state = optimizer.master_bytes + optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes;
+  b.memory("Adam", Family::optimizer, static_cast<double>(owned * (2 * optimizer.main_grad_bytes + 2 * state + kD)), 12,
+           {});
+  if (sharded) {
+    b.collective("gather parameters", topology::GroupKind::dp, cost::Collective::all_gather, dense_parameters * kD, {});
+    b.collective("gather expert parameters", topology::GroupKind::edp, cost::Collective::all_gather,
+                 expert_parameters * kD, {});
+  }
+  // The buffers are cleared for the next step.
+  b.memory("zero gradients", Family::optimizer,
+           static_cast<double>((dense_parameters + expert_parameters) * optimizer.main_grad_bytes), 2, {});
+  return block;
+}
+
+}  // namespace moeplan::plan

@@ -1,0 +1,172 @@
+#include "plan/blocks.h"
+
+namespace moeplan::plan {
+
+namespace {
+
+constexpr std::int64_t kD = Shape::kElement;
+using scenario::RecomputeGranularity;
+using scenario::RecomputeModule;
+
+// What the two kinds of layer share: residual stream tensors and the order norm, attention, norm, MLP.
+struct LayerFrame {
+  LayerFrame(Block& block, const scenario::Scenario& scenario, const Shape& shape) : b(block, scenario, shape) {
+    const std::int64_t residual = shape.tokens_local * shape.hidden * kD;
+    auto stream = [&](const char* name) { return b.tensor(TensorKind::activations_dense, name, residual); };
+    x_in = stream("layer input");
+    x_mid = stream("attention residual");
+    out = stream("layer output");
+    mlp_out = stream("MLP output");
+    shared_out = stream("shared expert output");
+    grad_out = stream("layer output gradient");
+    grad_norm2 = stream("MLP input gradient");
+    grad_mid = stream("attention residual gradient");
+    grad_in = stream("layer input gradient");
+  }
+  bool selective(RecomputeModule module) const {
+    const auto& r = b.scenario().recompute;
+    return r.granularity == RecomputeGranularity::selective && r.has(module);
+  }
+  bool full() const { return b.scenario().recompute.granularity == RecomputeGranularity::full; }
+  Builder b;
+  TensorId x_in, x_mid, out, mlp_out, shared_out, grad_out, grad_norm2, grad_mid, grad_in;
+};
+
+void arrive(LayerFrame& f, const char* name, TensorId id) { f.b.fixed(name, Family::dense, 0.0, 0, {id}); }
+
+}  // namespace
+
+Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape) {
+  Block block;
+  block.name = "dense layer";
+  LayerFrame f(block, scenario, shape);
+  Builder& b = f.b;
+  Norm norm1(b, "attention norm", Family::attention), norm2(b, "MLP norm", Family::dense);
+  Attention attention(b);
+  Mlp mlp(b, "MLP", scenario.model.dense_ffn, TensorKind::activations_dense);
+  const bool drop_norm = f.selective(RecomputeModule::layernorm), drop_mlp = f.selective(RecomputeModule::mlp);
+
+  auto forward = [&](bool keep) {
+    norm1.forward(f.x_in);
+    attention.forward(f.x_in, f.x_mid, norm1, keep);
+    norm2.forward(f.x_mid);
+    mlp.forward(norm2.output(), f.mlp_out, keep && !drop_mlp);
+    if (!keep || (drop_norm && !drop_mlp)) norm2.drop_output(b.last());
+    if (!keep) norm2.drop_statistics(b.last());
+  };
+  auto finish = [&](bool keep) {
+    Op& add = b.memory("MLP residual add", Family::dense,
+                       static_cast<double>(3 * shape.tokens_local * shape.hidden * kD), 1, {f.out}, {f.mlp_out, f.out});
+    if (!keep) add.frees.push_back(f.x_mid);
+  };
+  b.into_forward();
+  arrive(f, "layer input arrives", f.x_in);
+  forward(!f.full());
+  finish(!f.full());
+
+  b.into_backward();
+  arrive(f, "output gradient arrives", f.grad_out);
+  if (f.full()) {
+    b.set_recompute(true);
+    forward(true);
+    finish(true);
+    b.set_recompute(false);
+  } else {
+    if (drop_norm && !drop_mlp) norm2.recompute();
+    if (drop_mlp) {
+      b.set_recompute(true);
+      mlp.forward(norm2.output(), f.mlp_out, true);
+      b.last().frees.push_back(f.mlp_out);
+      b.set_recompute(false);
+    }
+  }
+  mlp.backward(norm2.output(), f.grad_out, f.grad_norm2, true);
+  norm2.drop_output(b.last());
+  norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
+  attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
+  b.last().frees.push_back(f.grad_in);
+  return block;
+}
+
+Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment) {
+  Block block;
+  block.name = "MoE layer";
+  LayerFrame f(block, scenario, shape);
+  Builder& b = f.b;
+  const bool has_shared = scenario.model.moe.shared_ffn > 0;
+  Norm norm1(b, "attention norm", Family::attention), norm2(b, "MoE norm", Family::router_permute);
+  Attention attention(b);
+  Router router(b);
+  Routed routed(b, treatment);
+  std::optional<Mlp> shared;
+  if (has_shared) shared.emplace(b, "shared expert", scenario.model.moe.shared_ffn, TensorKind::activations_moe);
+
+  const bool full = f.full();
+  const bool module = f.selective(RecomputeModule::moe) && treatment.backward == policy::RoutedBackward::kept;
+  const bool drop_shared = f.selective(RecomputeModule::shared_experts) || module;
+  const bool drop_norm = f.selective(RecomputeModule::layernorm);
+  // Under recompute and re-dispatch the routed part keeps nothing in forward whatever the layer does.
+  const bool keeps_routed = treatment.backward == policy::RoutedBackward::kept && !full && !module;
+
+  auto attention_and_norm = [&](bool keep) {
+    norm1.forward(f.x_in);
+    attention.forward(f.x_in, f.x_mid, norm1, keep);
+    norm2.forward(f.x_mid);
+  };
+  auto residual = [&](bool keep) {
+    Op& add = b.memory("MoE residual add", Family::router_permute,
+                       static_cast<double>((has_shared ? 4 : 3) * shape.tokens_local * shape.hidden * kD),
+                       has_shared ? 2 : 1, {f.out}, {f.mlp_out, f.out});
+    if (has_shared) add.frees.push_back(f.shared_out);
+    if (!keep) {
+      norm2.drop_statistics(add);
+      add.frees.push_back(f.x_mid);
+    }
+    if (!keep || drop_norm) norm2.drop_output(add);
+  };
+
+  b.into_forward();
+  arrive(f, "layer input arrives", f.x_in);
+  attention_and_norm(!full);
+  if (has_shared) shared->forward(norm2.output(), f.shared_out, !full && !drop_shared);
+  router.forward(!full);
+  routed.forward(f.mlp_out, keeps_routed);
+  if (full || module) router.drop(b.last());
+  residual(!full);
+
+  b.into_backward();
+  arrive(f, "output gradient arrives", f.grad_out);
+  b.set_recompute(true);
+  if (full) {
+    attention_and_norm(true);
+    if (has_shared) {
+      shared->forward(norm2.output(), f.shared_out, true);
+      b.last().frees.push_back(f.shared_out);
+    }
+    router.forward(true);
+  } else {
+    b.set_recompute(false);
+    if (drop_norm) norm2.recompute();
+    b.set_recompute(true);
+    if (has_shared && drop_shared) {
+      shared->forward(norm2.output(), f.shared_out, true);
+      b.last().frees.push_back(f.shared_out);
+    }
+    if (module) router.forward(true);
+  }
+  if ((full && treatment.backward == policy::RoutedBackward::kept) || module) {
+    routed.forward(f.mlp_out, true);
+    b.last().frees.push_back(f.mlp_out);
+  }
+  b.set_recompute(false);
+  routed.backward(f.grad_norm2);
+  router.backward(f.grad_norm2);
+  if (has_shared) shared->backward(norm2.output(), f.grad_out, f.grad_norm2, false);
+  norm2.drop_output(b.last());
+  norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
+  attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
+  b.last().frees.push_back(f.grad_in);
+  return block;
+}
+
+}  // namespace moeplan::plan

@@ -1,0 +1,72 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "plan/builder.h"
+
+// The modules of a transformer layer as emitters of ops. Each knows what it keeps for backward and what dies at once.
+// keep = false is a forward without gradients (checkpointed): a tensor dies as soon as it was consumed.
+// Tensors and their order follow Megatron-Core with Transformer Engine, bf16, FlashAttention, sequence parallelism when
+// tp > 1 (docs/models.md, Saved tensors).
+namespace moeplan::plan {
+
+// RMS norm of [tokens_local, hidden]; the output is the next linear's input.
+class Norm {
+ public:
+  Norm(Builder& builder, std::string name, Family family);
+  void forward(TensorId input);         // allocates output and statistics
+  void drop_output(Op& last_consumer);  // the op that is the last to read the output in a phase frees it
+  void drop_statistics(Op& op);
+  void recompute();  // output again, statistics are kept
+  // grad_output -> grad_input; frees grad_output, the output's statistics and what `also_frees` names.
+  void backward(TensorId grad_output, TensorId grad_input, Builder::Ids also_frees);
+  TensorId output() const { return output_; }
+
+ private:
+  Builder* b_;
+  std::string name_;
+  Family family_;
+  TensorId output_, statistics_;
+};
+
+// SwiGLU MLP of width ffn / tp over all tokens: dense layers and shared experts.
+class Mlp {
+ public:
+  Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind);
+  void forward(TensorId input, TensorId output, bool keep);
+  // grad_output -> adds to grad_input (allocated here when `allocates_grad`); frees what forward kept.
+  void backward(TensorId input, TensorId grad_output, TensorId grad_input, bool allocates_grad);
+
+ private:
+  Builder* b_;
+  std::string name_;
+  std::int64_t width_;
+  TensorId gathered_, fc1_, act_, partial_, grad_full_, grad_act_, grad_fc1_, grad_partial_, dummy_fc1_, dummy_fc2_;
+};
+
+// Self-attention from the normed input to the residual sum x_mid.
+class Attention {
+ public:
+  explicit Attention(Builder& builder);
+  void forward(TensorId x_in, TensorId x_mid, Norm& norm, bool keep);
+  // Consumes grad_mid (gradient of x_mid), produces grad_in; frees x_in and all that forward kept.
+  void backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Norm& norm);
+
+ private:
+  void project(Norm& norm, bool keep);  // normed input -> q, k, v
+  void up_project();                    // mla: latents -> q, k, v
+  void attend(bool keep_statistics);
+  void backward_projections_gqa(Norm& norm, TensorId grad_norm);
+  void backward_projections_mla(Norm& norm, TensorId grad_norm);
+  bool mla() const;
+  Builder* b_;
+  bool recompute_core_, recompute_up_, recompute_norm_;
+  TensorId gathered_, qkv_, q_, k_, v_, q_latent_, q_latent_normed_, kv_latent_, kv_latent_normed_, latents_gathered_,
+      q_up_, kv_up_;
+  TensorId out_, statistics_, partial_, reduced_;
+  TensorId grad_full_, grad_out_, grad_q_, grad_k_, grad_v_, workspace_, grad_qkv_, grad_up_, grad_latents_,
+      grad_partial_, dummy_;
+};
+
+}  // namespace moeplan::plan

@@ -1,0 +1,75 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "plan/modules.h"
+#include "policy/decision.h"
+
+namespace moeplan::plan {
+
+// How a MoE layer is treated in one (layer, microbatch): which block its ops come from.
+struct Treatment {
+  std::int64_t chunks = 1;
+  policy::RoutedBackward backward = policy::RoutedBackward::kept;
+  bool layer_notify = false;
+  bool select = false;
+  auto operator<=>(const Treatment&) const = default;
+};
+Treatment treatment_of(const policy::LayerDecision& decision);
+
+// Router: scores of the local tokens, top-k, routing map.
+class Router {
+ public:
+  explicit Router(Builder& builder);
+  void forward(bool keep);             // keep = false: what backward alone needs dies at the end of drop()
+  void drop(Op& op);                   // frees all it allocated (checkpointed forward)
+  void backward(TensorId grad_input);  // adds to the gradient of the normed input; frees what forward kept
+
+ private:
+  Builder* b_;
+  TensorId scores_, probabilities_, map_;
+};
+
+// The routed part: dispatch, experts, combine, by chunks. One instance a block; tensors are per chunk.
+class Routed {
+ public:
+  Routed(Builder& builder, const Treatment& treatment);
+  // All chunks. keep: activations stay for backward. Allocates output.
+  void forward(TensorId output, bool keep);
+  // All chunks, by the treatment: kept: backward alone; recompute: forward of a chunk again, then its backward;
+  // redispatch: LRMoE mode B. Allocates grad_input; the caller frees it.
+  void backward(TensorId grad_input);
+
+ private:
+  struct Chunk {
+    TensorId send, send_probabilities, row_map, received, received_probabilities, input, probabilities, sort_map, fc1,
+        act, fc2, unsorted, returned, output;
+    TensorId kept_input, kept_fc1, kept_act,
+        kept_row_map;  // what backward reads: the same, or under re-dispatch the retained rows' own
+    TensorId grad_send, grad_received, grad_fc2, grad_act, grad_fc1, grad_probabilities, grad_input, grad_unsorted,
+        grad_returned, grad_output;
+  };
+  void forward_chunk(std::size_t i, TensorId output, bool keep);
+  void dispatch_gradient(std::size_t i);  // output gradients to the experts' ranks
+  void redispatch(std::size_t i);         // inputs and output gradients of retained rows, first projection again
+  void expert_backward(std::size_t i);
+  void return_gradient(std::size_t i, TensorId grad_input);
+  void notify();
+  void select();
+  void concatenate(TensorId whole, bool gradient);
+  bool retained() const { return treatment_.backward == policy::RoutedBackward::redispatch; }
+  Rows received(std::size_t chunk, bool backward) const;
+  Rows sent(std::size_t chunk, bool backward) const;
+  std::int64_t chunk_tokens() const;
+
+  Builder* b_;
+  Treatment treatment_;
+  bool recompute_act_;
+  bool exchanged_;  // rows travel between ranks (ep > 1)
+  bool sorted_;     // several local experts: rows are sorted by expert after arrival
+  std::int64_t ffn_, hidden_;
+  std::vector<Chunk> chunks_;
+  TensorId scores_, dummy_fc1_, dummy_fc2_;
+};
+
+}  // namespace moeplan::plan

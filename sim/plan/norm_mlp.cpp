@@ -1,0 +1,107 @@
+#include "plan/modules.h"
+
+namespace moeplan::plan {
+
+namespace {
+constexpr std::int64_t kD = Shape::kElement;
+}
+
+Norm::Norm(Builder& builder, std::string name, Family family) : b_(&builder), name_(std::move(name)), family_(family) {
+  const Shape& s = b_->shape();
+  output_ = b_->tensor(TensorKind::activations_dense, name_ + " output", s.tokens_local * s.hidden * kD);
+  statistics_ = b_->tensor(TensorKind::activations_dense, name_ + " statistics", s.tokens_local * 4);
+}
+
+void Norm::forward(TensorId) {
+  const Shape& s = b_->shape();
+  b_->memory(name_, family_, static_cast<double>(2 * s.tokens_local * s.hidden * kD), 1, {output_, statistics_});
+}
+
+void Norm::drop_output(Op& last_consumer) { last_consumer.frees.push_back(output_); }
+void Norm::drop_statistics(Op& op) { op.frees.push_back(statistics_); }
+
+void Norm::recompute() {
+  const Shape& s = b_->shape();
+  b_->set_recompute(true);
+  b_->memory(name_, family_, static_cast<double>(2 * s.tokens_local * s.hidden * kD), 1, {output_});
+  b_->set_recompute(false);
+}
+
+void Norm::backward(TensorId grad_output, TensorId grad_input, Builder::Ids also_frees) {
+  // Reads the input and both gradients (residual branch included), writes one gradient; partial sums for the weight are
+  // small.
+  const Shape& s = b_->shape();
+  Op& op = b_->memory(name_ + " backward", family_, static_cast<double>(4 * s.tokens_local * s.hidden * kD), 2,
+                      {grad_input}, {grad_output, statistics_});
+  for (TensorId id : also_frees) op.frees.push_back(id);
+}
+
+Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind)
+    : b_(&builder), name_(std::move(name)), width_(ffn / builder.shape().tp) {
+  const Shape& s = b_->shape();
+  const auto dense = TensorKind::activations_dense;
+  gathered_ = b_->tensor(dense, name_ + " gathered input", s.tokens * s.hidden * kD);
+  fc1_ = b_->tensor(kind, name_ + " gate-up output", s.tokens * 2 * width_ * kD);
+  act_ = b_->tensor(kind, name_ + " activation", s.tokens * width_ * kD);
+  partial_ = b_->tensor(dense, name_ + " partial output", s.tokens * s.hidden * kD);
+  grad_full_ = b_->tensor(dense, name_ + " gathered output gradient", s.tokens * s.hidden * kD);
+  grad_act_ = b_->tensor(kind, name_ + " activation gradient", s.tokens * width_ * kD);
+  grad_fc1_ = b_->tensor(kind, name_ + " gate-up gradient", s.tokens * 2 * width_ * kD);
+  grad_partial_ = b_->tensor(dense, name_ + " partial input gradient", s.tokens * s.hidden * kD);
+  // Transformer Engine returns an empty weight gradient from a linear whose gradient was accumulated in place.
+  dummy_fc1_ =
+      b_->tensor(TensorKind::workspace, name_ + " gate-up returned weight gradient", 2 * width_ * s.hidden * kD);
+  dummy_fc2_ = b_->tensor(TensorKind::workspace, name_ + " down returned weight gradient", width_ * s.hidden * kD);
+}
+
+void Mlp::forward(TensorId, TensorId output, bool keep) {
+  const Shape& s = b_->shape();
+  const bool tp = s.tp > 1;
+  if (tp)
+    b_->collective(name_ + " all-gather", topology::GroupKind::tp, cost::Collective::all_gather,
+                   s.tokens * s.hidden * kD, {gathered_});
+  Op& up = b_->gemm(name_ + " gate-up", Family::dense, {s.tokens, 2 * width_, s.hidden}, {fc1_});
+  if (tp) up.frees.push_back(gathered_);
+  Op& act = b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(3 * s.tokens * width_ * kD), 1, {act_});
+  if (!keep) act.frees.push_back(fc1_);
+  Op& down = b_->gemm(name_ + " down", Family::dense, {s.tokens, s.hidden, width_}, {tp ? partial_ : output});
+  if (!keep) down.frees.push_back(act_);
+  if (tp)
+    b_->collective(name_ + " reduce-scatter", topology::GroupKind::tp, cost::Collective::reduce_scatter,
+                   s.tokens * s.hidden * kD, {output}, {partial_});
+}
+
+void Mlp::backward(TensorId, TensorId grad_output, TensorId grad_input, bool allocates_grad) {
+  const Shape& s = b_->shape();
+  const bool tp = s.tp > 1;
+  (void)grad_output;  // owned by the caller: the residual branch reads it too
+  if (tp)
+    b_->collective(name_ + " gradient all-gather", topology::GroupKind::tp, cost::Collective::all_gather,
+                   s.tokens * s.hidden * kD, {grad_full_});
+  b_->gemm(name_ + " down dgrad", Family::dense, {s.tokens, width_, s.hidden, cost::GemmPass::dgrad}, {grad_act_});
+  Op& down = b_->gemm(name_ + " down wgrad", Family::dense, {s.hidden, width_, s.tokens, cost::GemmPass::wgrad},
+                      {dummy_fc2_}, {act_, dummy_fc2_});
+  if (tp) down.frees.push_back(grad_full_);
+  b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(5 * s.tokens * width_ * kD), 1, {grad_fc1_},
+             {fc1_, grad_act_});
+  if (tp)
+    b_->collective(name_ + " all-gather again", topology::GroupKind::tp, cost::Collective::all_gather,
+                   s.tokens * s.hidden * kD, {gathered_});
+  const bool own = allocates_grad && !tp;
+  Op& dgrad =
+      b_->gemm(name_ + " gate-up dgrad", Family::dense, {s.tokens, s.hidden, 2 * width_, cost::GemmPass::dgrad}, {});
+  dgrad.allocates.push_back(own ? grad_input : grad_partial_);
+  Op& wgrad = b_->gemm(name_ + " gate-up wgrad", Family::dense, {2 * width_, s.hidden, s.tokens, cost::GemmPass::wgrad},
+                       {dummy_fc1_}, {dummy_fc1_, grad_fc1_});
+  if (tp) wgrad.frees.push_back(gathered_);
+  if (tp) {
+    Op& reduce = b_->collective(name_ + " gradient reduce-scatter", topology::GroupKind::tp,
+                                cost::Collective::reduce_scatter, s.tokens * s.hidden * kD, {}, {grad_partial_});
+    if (allocates_grad) reduce.allocates.push_back(grad_input);
+  } else if (!allocates_grad) {
+    b_->memory(name_ + " gradient add", Family::dense, static_cast<double>(3 * s.tokens_local * s.hidden * kD), 1, {},
+               {grad_partial_});
+  }
+}
+
+}  // namespace moeplan::plan

@@ -1,0 +1,109 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cost/collectives.h"
+#include "cost/kernels.h"
+#include "topology/layout.h"
+
+// The vocabulary of rank programs: tensors, operations, and blocks of both (a layer, the loss, the optimizer step) that
+// are replayed with different row counts. Sizes in bytes, durations in seconds.
+namespace moeplan::plan {
+
+// Who holds memory: the rows of every breakdown.
+enum class TensorKind : std::uint8_t {
+  parameters,
+  gradients,
+  optimizer,
+  given_static,  // memory.given_static_bytes
+  activations_dense,
+  activations_moe,
+  dispatch_buffers,
+  logits_loss,
+  workspace,
+  communication,
+  kCount
+};
+inline constexpr std::size_t kTensorKinds = static_cast<std::size_t>(TensorKind::kCount);
+using BytesByKind = std::array<std::int64_t, kTensorKinds>;
+std::string_view tensor_kind_name(TensorKind kind);
+
+// Which rows an op or tensor is about: those that a rank receives or sends in one chunk of the routed part.
+struct Rows {
+  enum class Kind : std::uint8_t { none, received, sent };
+  Kind kind = Kind::none;
+  bool backward = false;  // the rows of backward (fewer than forward's under LRMoE)
+  std::int16_t chunk = 0;
+};
+
+struct Size {
+  std::int64_t bytes = 0;  // fixed part
+  std::int64_t bytes_per_row = 0;
+  Rows rows;
+};
+
+struct Tensor {
+  TensorKind kind = TensorKind::activations_dense;
+  std::string name;
+  Size size;
+};
+
+enum class Stream : std::uint8_t {
+  compute,
+  ep,
+  tp,
+  dp,
+  send_next,
+  receive_previous,
+  send_previous,
+  receive_next,
+  kCount
+};
+
+// What a second of device time is spent on, for attribution.
+enum class Family : std::uint8_t { attention, expert, dense, router_permute, loss, optimizer, communication, kCount };
+inline constexpr std::size_t kFamilies = static_cast<std::size_t>(Family::kCount);
+std::string_view family_name(Family family);
+
+enum class Work : std::uint8_t {
+  fixed,         // `seconds`, equal on all ranks
+  grouped_gemm,  // on the vector of rows of this rank's expert instances
+  row_memory,    // streams bytes + bytes_per_row * rows
+  collective,    // `collective` of `size.bytes` over `group`
+  all_to_all,    // rows of the chunk's matrix times size.bytes_per_row
+  send,          // to the neighbour that `stream` names
+  receive,
+};
+
+struct Op {
+  std::string name;
+  Work work = Work::fixed;
+  Family family = Family::dense;
+  Stream stream = Stream::compute;
+  bool recompute = false;     // runs again what forward ran already
+  bool asynchronous = false;  // the next op does not wait for it
+  bool host_sync = false;     // the host reads a result (token counts) before it goes on
+  std::uint16_t launches = 1;
+  double seconds = 0;         // fixed
+  std::int64_t n = 0, k = 0;  // grouped GEMM: one [k, n] matrix an expert
+  cost::GemmPass pass = cost::GemmPass::forward;
+  cost::MemoryAccess access = cost::MemoryAccess::streaming;
+  Size size;  // bytes moved (row_memory), or sent (communication)
+  cost::Collective collective = cost::Collective::all_reduce;
+  topology::GroupKind group = topology::GroupKind::tp;
+  bool towards_source = false;                  // all-to-all: from the expert's rank back to the token's
+  std::vector<std::uint16_t> allocates, frees;  // tensors of the block; frees happen after the op
+};
+
+// A piece of program with the tensors that it owns. Tensors allocated in forward and freed in backward are what the
+// layer keeps.
+struct Block {
+  std::string name;
+  std::vector<Tensor> tensors;
+  std::vector<Op> forward, backward;
+};
+
+}  // namespace moeplan::plan

@@ -1,0 +1,63 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plan/blocks.h"
+#include "plan/op.h"
+#include "plan/static_memory.h"
+#include "policy/decision.h"
+#include "scenario/scenario.h"
+#include "schedule/schedule.h"
+#include "topology/cluster.h"
+
+// The programs of all ranks for one iteration: blocks visited in order. Ranks of one EP group share a program; they
+// differ in their row counts alone, which the decisions hold.
+namespace moeplan::plan {
+
+struct Visit {
+  std::int32_t block = 0;
+  schedule::Direction direction = schedule::Direction::forward;
+  std::int32_t slot = 0;        // position of the block in its stage: with the microbatch, the identity of its tensors
+  std::int32_t layer = -1;      // global layer, -1 for the other blocks
+  std::int32_t moe_layer = -1;  // among the MoE layers
+  std::int32_t microbatch = 0;
+};
+
+struct Program {
+  std::int64_t stage = 0;
+  std::int64_t slots = 0;  // blocks of the stage that own tensors across forward and backward
+  std::vector<Visit> visits;
+};
+
+class Plan {
+ public:
+  std::shared_ptr<const scenario::Scenario> scenario;
+  Shape shape;
+  topology::Cluster cluster;
+  std::int64_t iteration = 0;
+  std::vector<Block> blocks;
+  std::vector<Program> programs;         // one per EP group, ordered by stage, then group
+  std::vector<StaticMemory> statics;     // per stage
+  std::vector<double> memfine_max_rows;  // per stage; empty without MemFine
+
+  const Program& program_of(std::int64_t rank) const;
+  std::int64_t stage_of(std::int64_t rank) const { return rank / scenario->layout.stage_size(); }
+  std::int64_t group_of(std::int64_t rank) const { return rank / scenario->layout.ep; }  // EP group, over all stages
+  std::int64_t member_of(std::int64_t rank) const { return rank % scenario->layout.ep; }
+  std::int64_t groups_per_stage() const { return scenario->layout.stage_size() / scenario->layout.ep; }
+  // Decision for a MoE layer and microbatch in the EP group `group % groups_per_stage`.
+  const policy::LayerDecision& decision(std::int64_t moe_layer, std::int64_t microbatch, std::int64_t group) const;
+  // Rows that an op or tensor of a visit is about, on this rank.
+  std::int64_t rows(const Rows& which, const Visit& visit, std::int64_t rank) const;
+  std::int64_t bytes(const Size& size, const Visit& visit, std::int64_t rank) const;  // at least 0, not rounded
+
+  std::vector<policy::LayerDecision>
+      decisions;  // [(moe_layer * microbatches + microbatch) * groups_per_stage + group in stage]
+};
+
+// Decides every (MoE layer, microbatch, EP group) on `threads` threads (the result does not depend on their number),
+// then writes the programs.
+Plan make_plan(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t iteration, int threads);
+
+}  // namespace moeplan::plan

@@ -1,0 +1,23 @@
+#include "plan/shape.h"
+
+#include "base/checked.h"
+
+namespace moeplan::plan {
+
+Shape make_shape(const scenario::Scenario& scenario) {
+  const auto& arch = scenario.model;
+  const auto& layout = scenario.layout;
+  Shape shape;
+  shape.tp = layout.tp;
+  shape.ep = layout.ep;
+  shape.tokens = scenario.training.micro_batch_size * scenario.training.seq_length / layout.cp;
+  shape.tokens_local = shape.tokens / layout.tp;
+  shape.hidden = arch.hidden;
+  shape.vocab_rank = base::round_up(arch.vocab, 128 * layout.tp) / layout.tp;
+  shape.heads_rank = arch.attention.heads / layout.tp;
+  shape.kv_heads_rank = arch.attention.kv_heads / layout.tp;
+  shape.local_experts = arch.moe.experts > 0 ? arch.moe.experts / layout.ep : 0;
+  return shape;
+}
+
+}  // namespace moeplan::plan

@@ -1,0 +1,146 @@
+#include "plan/static_memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked.h"
+#include "model/parameters.h"
+#include "plan/shape.h"
+#include "policy/closed_form.h"
+#include "policy/lrmoe.h"
+
+namespace moeplan::plan {
+
+namespace {
+
+constexpr std::int64_t kD = Shape::kElement;
+
+policy::ClosedFormShape closed_form_shape(const scenario::Scenario& scenario) {
+  const auto& arch = scenario.model;
+  policy::ClosedFormShape shape;
+  shape.hidden = arch.hidden;
+  shape.heads = arch.attention.heads;
+  shape.kv_heads = arch.attention.kind == model::AttentionKind::mla ? arch.attention.heads : arch.attention.kv_heads;
+  shape.head_dim = arch.attention.qk_dim();
+  shape.experts = arch.moe.experts;
+  shape.expert_ffn = arch.moe.ffn;
+  shape.tp = scenario.layout.tp;
+  shape.cp = scenario.layout.cp;
+  shape.micro_batch = scenario.training.micro_batch_size;
+  shape.seq = scenario.training.seq_length;
+  return shape;
+}
+
+// Rows of this program are what a rank receives after the tp split, so the row term is not divided again.
+double row_bytes(const scenario::Scenario& scenario) {
+  auto shape = closed_form_shape(scenario);
+  shape.tp = shape.cp = 1;
+  return policy::row_bytes(shape);
+}
+
+bool full(const scenario::Scenario& scenario) {
+  return scenario.recompute.granularity == scenario::RecomputeGranularity::full;
+}
+
+double in_flight(const scenario::Scenario& scenario, std::int64_t stage) {
+  const double by_schedule = policy::in_flight_chunks(scenario.layout.pp, stage, 1, false);
+  return std::min(by_schedule, static_cast<double>(scenario.microbatches()));
+}
+
+// Token-level activations that the closed form counts on a stage, all in flight. Full recompute: one layer at a time
+// (m_g = 1), as the paper counts it.
+double token_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
+  const auto shape = closed_form_shape(scenario);
+  const double moe = policy::token_term_bytes(shape);
+  if (full(scenario)) return moe;
+  const double dense =
+      scenario.model.dense_ffn > 0 ? policy::dense_token_term_bytes(shape, scenario.model.dense_ffn) : 0;
+  const std::int64_t per_stage = scenario.layers_per_stage();
+  double sum = 0;
+  for (std::int64_t l = stage * per_stage; l < (stage + 1) * per_stage; ++l)
+    sum += scenario.model.layers[static_cast<std::size_t>(l)] == model::LayerKind::moe ? moe : dense;
+  return sum * in_flight(scenario, stage);
+}
+
+}  // namespace
+
+StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_t stage) {
+  const auto& arch = scenario.model;
+  const auto& layout = scenario.layout;
+  const model::Sharding sharding{layout.tp, layout.ep, layout.etp};
+  StageParameters sum;
+  const std::int64_t per_stage = scenario.layers_per_stage();
+  for (std::int64_t l = stage * per_stage; l < (stage + 1) * per_stage; ++l) {
+    const auto layer = model::rank_layer_parameters(arch, arch.layers[static_cast<std::size_t>(l)], sharding);
+    sum.dense += layer.dense;
+    sum.experts += layer.experts;
+  }
+  const std::int64_t matrix = make_shape(scenario).vocab_rank * arch.hidden;
+  const bool first = stage == 0, last = stage == layout.pp - 1;
+  if (first) sum.dense += matrix;
+  if (last) sum.dense += arch.hidden;
+  if (last && !(arch.tied_embeddings && first)) sum.dense += matrix;
+  return sum;
+}
+
+StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stage) {
+  StaticMemory memory;
+  const auto& layout = scenario.layout;
+  const auto& optimizer = scenario.optimizer;
+  auto at = [](BytesByKind& bytes, TensorKind kind) -> std::int64_t& { return bytes[static_cast<std::size_t>(kind)]; };
+  if (scenario.memory.given_static_bytes) {
+    at(memory.load, TensorKind::given_static) = *scenario.memory.given_static_bytes;
+  } else {
+    const StageParameters p = stage_parameters(scenario, stage);
+    const std::int64_t dense_shards = optimizer.distributed ? layout.dp() * layout.cp : 1;
+    const std::int64_t expert_shards = optimizer.distributed ? layout.edp() : 1;
+    const std::int64_t owned = base::ceil_div(p.dense, dense_shards) + base::ceil_div(p.experts, expert_shards);
+    at(memory.load, TensorKind::parameters) = kD * (p.dense + p.experts);
+    at(memory.load, TensorKind::gradients) = optimizer.main_grad_bytes * (p.dense + p.experts);
+    at(memory.load, TensorKind::optimizer) = optimizer.master_bytes * owned;
+    at(memory.moments, TensorKind::optimizer) = (optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes) * owned;
+  }
+  const auto& overheads = scenario.hardware.overheads;
+  at(memory.load, TensorKind::workspace) = static_cast<std::int64_t>(overheads.workspace.value);
+  memory.context_bytes = static_cast<std::int64_t>(overheads.context.value);
+  memory.communicators = 1;  // the world group
+  for (std::int64_t degree : {layout.tp, layout.ep, layout.dp() * layout.cp, layout.edp(), layout.pp})
+    if (degree > 1) ++memory.communicators;
+  memory.communicator_bytes = memory.communicators * static_cast<std::int64_t>(overheads.communicator.value);
+  return memory;
+}
+
+std::int64_t StaticMemory::steady_bytes() const {
+  std::int64_t sum = 0;
+  for (std::size_t kind = 0; kind < kTensorKinds; ++kind)
+    if (static_cast<TensorKind>(kind) != TensorKind::workspace) sum += load[kind] + moments[kind];
+  return sum;
+}
+
+double memfine_max_rows(const scenario::Scenario& scenario, const policy::MemfineSettings& settings,
+                        std::int64_t stage) {
+  const double capacity = settings.planning_capacity_bytes > 0 ? settings.planning_capacity_bytes
+                                                               : scenario.hardware.device.memory_capacity.value;
+  const double per_row = settings.bytes_per_row > 0 ? settings.bytes_per_row : row_bytes(scenario);
+  // FCDA recomputes the routed part, so one chunk of one layer exists at a time: its in-flight factor is 1.
+  return policy::max_rows(capacity, settings.alpha, static_cast<double>(static_memory(scenario, stage).steady_bytes()),
+                          token_bytes(scenario, stage), per_row, 1.0);
+}
+
+double lrmoe_memory_rows(const scenario::Scenario& scenario, std::int64_t stage) {
+  const StaticMemory memory = static_memory(scenario, stage);
+  const double free = static_cast<double>(scenario.usable_bytes() - memory.steady_bytes() - memory.context_bytes -
+                                          memory.communicator_bytes) -
+                      token_bytes(scenario, stage);
+  const double per_row =
+      static_cast<double>(policy::redispatch_row_bytes(scenario.model.hidden, scenario.model.moe.ffn, kD));
+  return std::max(0.0, std::floor(free / per_row));
+}
+
+double closed_form_activation_bytes(const scenario::Scenario& scenario, std::int64_t stage, double routed_rows,
+                                    bool routed_recomputed) {
+  const double flights = routed_recomputed || full(scenario) ? 1.0 : in_flight(scenario, stage);
+  return token_bytes(scenario, stage) + row_bytes(scenario) * routed_rows * flights;
+}
+
+}  // namespace moeplan::plan

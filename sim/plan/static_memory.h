@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "plan/op.h"
+#include "scenario/scenario.h"
+
+// What a rank holds all the time, and the row budgets that follow from it.
+namespace moeplan::plan {
+
+// Parameters of one rank of a stage (all ranks of a stage hold the same number).
+struct StageParameters {
+  std::int64_t dense =
+      0;  // layers' dense parts, embedding on the first stage, head and final norm on the last; vocabulary padded
+  std::int64_t experts = 0;
+};
+StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_t stage);
+
+// Bytes by kind, and what lives outside PyTorch's allocator.
+struct StaticMemory {
+  BytesByKind load{};     // after loading: parameters, gradients, fp32 masters, workspace (or the given static bytes)
+  BytesByKind moments{};  // appear in the first optimizer step
+  std::int64_t context_bytes = 0;       // outside the allocator
+  std::int64_t communicator_bytes = 0;  // outside the allocator
+  std::int64_t communicators = 0;
+  std::int64_t steady_bytes()
+      const;  // load + moments, what the closed form calls static memory (workspace not counted)
+};
+StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stage);
+
+// s'_max of equation 8 for a stage: rows a layer may receive under the adaptive rule. See docs/models.md, MemFine.
+double memfine_max_rows(const scenario::Scenario& scenario, const policy::MemfineSettings& settings,
+                        std::int64_t stage);
+// Rows whose re-dispatch buffers fit beside static memory and the kept token-level tensors; 0: none does.
+double lrmoe_memory_rows(const scenario::Scenario& scenario, std::int64_t stage);
+
+// The paper's closed form of activation bytes for a rank, generalised: token terms of all layers of the stage times the
+// microbatches in flight (1 layer's with full recompute), routed rows of one chunk where the routed part is recomputed,
+// of all layers in flight where it is kept. routed_rows: largest sum over one chunk (recomputed), or over the stage's
+// layers of one microbatch (kept).
+double closed_form_activation_bytes(const scenario::Scenario& scenario, std::int64_t stage, double routed_rows,
+                                    bool routed_recomputed);
+
+}  // namespace moeplan::plan

@@ -1,0 +1,17 @@
+#include "policy/policies.h"
+
+#include <array>
+
+namespace moeplan::policy {
+
+std::span<const PolicyEntry> policy_table() {
+  static const std::array<PolicyEntry, 4> table = {{
+      {"none", "routed activations are kept from forward to backward; experts stay at home"},
+      {"recompute-moe", "the routed part of a layer is run again in backward (Megatron's recompute module moe)"},
+      {"memfine", "token chunks with chunked recomputation, a fixed count or the adaptive rule (MemFine)"},
+      {"lrmoe", "backward keeps the pairs with the largest scores within row quotas (LRMoE, our formulation)"},
+  }};
+  return table;
+}
+
+}  // namespace moeplan::policy

@@ -1,0 +1,51 @@
+#include "report/notes.h"
+
+#include <fmt/core.h>
+
+#include "report/format.h"
+
+namespace moeplan::report {
+
+std::vector<cost::FamilyEvidence> assumed_families(const topology::HardwareProfile& profile) {
+  std::vector<cost::FamilyEvidence> assumed;
+  for (const cost::FamilyEvidence& family : cost::family_evidence(profile)) {
+    if (family.evidence == topology::Evidence::assumed) assumed.push_back(family);
+  }
+  return assumed;
+}
+
+std::vector<std::string> evidence_warnings(const topology::HardwareProfile& profile) {
+  std::vector<std::string> lines;
+  for (const cost::FamilyEvidence& family : assumed_families(profile)) {
+    lines.push_back(fmt::format("{}: the time rests on an assumed value of {} ({})", family.family, profile.id,
+                                family.weakest_key));
+  }
+  return lines;
+}
+
+std::vector<std::string> warnings_of(const scenario::Scenario& scenario) {
+  std::vector<std::string> lines;
+  for (const std::string& line : scenario.warnings) lines.push_back(without_absolute_paths(line));
+  for (std::string& line : evidence_warnings(scenario.hardware)) lines.push_back(std::move(line));
+  return lines;
+}
+
+std::vector<std::string> assumptions_of_version() {
+  return {
+      "reserved_bytes, peak_reserved_bytes and fragmentation are null: the caching allocator is not modelled; device "
+      "memory is what is allocated plus what lives outside the allocator",
+      "uncertainty.step_time_s and uncertainty.peak_allocated_bytes are null: no ranges are derived yet",
+  };
+}
+
+std::vector<std::string> assumptions_of(const search::Evaluation& evaluation) {
+  std::vector<std::string> lines;
+  for (const std::string& line : evaluation.scenario->assumptions) lines.push_back(without_absolute_paths(line));
+  for (const std::string& note : evaluation.routing.notes) {
+    lines.push_back("routing: " + without_absolute_paths(note));
+  }
+  for (std::string& line : assumptions_of_version()) lines.push_back(std::move(line));
+  return lines;
+}
+
+}  // namespace moeplan::report

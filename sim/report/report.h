@@ -1,0 +1,33 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "routing/trace.h"
+#include "search/chunk_sweep.h"
+#include "search/compare.h"
+#include "search/evaluate.h"
+#include "search/sweep.h"
+
+// What commands print. Text is for a person: the verdict first, then short tables. JSON never loses a figure that the
+// text shows; its forms are in docs/json.md.
+namespace moeplan::report {
+
+std::string run_text(const search::Evaluation& evaluation);
+std::string run_json(const search::Evaluation& evaluation);
+
+std::string chunks_text(const search::ChunkSweep& sweep);
+std::string chunks_json(const search::ChunkSweep& sweep);
+
+std::string compare_text(const std::vector<search::PolicyResult>& results);
+std::string compare_json(const std::vector<search::PolicyResult>& results);
+
+// A sweep's table: header, then a row at a time as rows finish.
+std::string sweep_header(const std::vector<search::Axis>& axes);
+std::string sweep_row(const std::vector<search::Axis>& axes, const search::SweepRow& row);
+std::string sweep_json(const std::vector<search::Axis>& axes, const std::vector<search::SweepRow>& rows, bool complete);
+
+// ranks: numbers of EP ranks to show max over mean for (those that divide the experts).
+std::string trace_text(const routing::Trace& trace, const std::vector<std::int64_t>& ranks);
+std::string trace_json(const routing::Trace& trace, const std::vector<std::int64_t>& ranks);
+
+}  // namespace moeplan::report

@@ -1,0 +1,114 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "report/breakdown.h"
+#include "report/format.h"
+#include "report/notes.h"
+#include "report/report.h"
+#include "report/run_tables.h"
+#include "report/table.h"
+#include "report/version.h"
+
+namespace moeplan::report {
+namespace {
+
+using search::Evaluation;
+
+// "optimizer 12.00 GiB, activations_moe 8.40 GiB, ...": the four largest kinds.
+std::string top_kinds(const plan::BytesByKind& bytes) {
+  std::vector<std::size_t> order;
+  for (std::size_t kind = 0; kind < plan::kTensorKinds; ++kind) {
+    if (bytes[kind] > 0) order.push_back(kind);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return bytes[a] > bytes[b]; });
+  if (order.size() > 4) order.resize(4);
+  std::vector<std::string> parts;
+  for (const std::size_t kind : order) {
+    parts.push_back(fmt::format("{} {}", plan::tensor_kind_name(static_cast<plan::TensorKind>(kind)), gib(bytes[kind])));
+  }
+  return joined(parts, ", ");
+}
+
+std::string layout_line(const scenario::Scenario& scenario) {
+  const topology::Layout& layout = scenario.layout;
+  const scenario::Training& training = scenario.training;
+  return fmt::format(
+      "{} on {} x {}: TP {} PP {} CP {} EP {} ETP {} DP {} EDP {}, MBS {} GBS {} ({} microbatches), SEQ {}, {}",
+      scenario.model.id, layout.world, scenario.hardware.id, layout.tp, layout.pp, layout.cp, layout.ep, layout.etp,
+      layout.dp(), layout.edp(), training.micro_batch_size, training.global_batch_size, scenario.microbatches(),
+      training.seq_length, training.schedule);
+}
+
+std::string verdict_block(const Evaluation& evaluation) {
+  const scenario::Scenario& scenario = *evaluation.scenario;
+  const memory::RankMemory& worst = evaluation.worst;
+  std::string text = fmt::format("{:<5} {}\n", search::verdict_name(evaluation.fit.verdict), verdict_sentence(evaluation));
+  text += wrapped("      memory   ",
+                  fmt::format("{} allocated + {} outside the allocator; {} of capacity", gib(worst.peak.allocated_bytes),
+                              gib(worst.outside_bytes), gib(evaluation.fit.capacity_bytes)));
+  text += wrapped("      peak     ", fmt::format("rank {}, stage {}: {}", worst.rank, worst.stage, peak_place(worst.peak)));
+  text += wrapped("      largest  ", top_kinds(worst.peak.by_kind));
+  std::string routing = without_absolute_paths(evaluation.routing.source);
+  if (evaluation.routing.repeats > 0) {
+    routing += fmt::format("; each token is used {:.1f} times a step", evaluation.routing.repeats);
+  }
+  text += wrapped("      routing  ", routing);
+  text += wrapped("      step     ",
+                  fmt::format("{}: {:.0f} tokens/s/GPU, {:.1f} TFLOP/s/GPU, MFU {} of {:.0f} TFLOP/s dense bf16",
+                              base::format_time(evaluation.step_s), evaluation.tokens_per_s_per_gpu,
+                              evaluation.model_flops_per_gpu / 1e12, percent(evaluation.mfu),
+                              scenario.hardware.device.peak_bf16.value / 1e12));
+  const WholeRun run = whole_run(evaluation);
+  if (run.total_tokens > 0) {
+    text += wrapped("      run      ", fmt::format("{:.4g} tokens: {:.0f} steps, {:.1f} days, {:.0f} GPU-hours",
+                                                   run.total_tokens, run.steps, run.days, run.gpu_hours));
+  }
+  text += wrapped("      layout   ", layout_line(scenario));
+  return text;
+}
+
+std::string closed_form_block(const Evaluation& evaluation) {
+  return wrapped("Closed form beside replay (rank " + fmt::format("{}", evaluation.closed_form_rank) + "): ",
+                 fmt::format("activations {} by MemFine's equation 2, {} replayed, gap {:+.1f} %; with static memory {}",
+                             gib(evaluation.closed_form_activation_bytes), gib(evaluation.replay_activation_bytes),
+                             100.0 * closed_form_gap(evaluation), gib(evaluation.closed_form_total_bytes)));
+}
+
+std::string list_block(const char* heading, const std::vector<std::string>& lines) {
+  if (lines.empty()) return "";
+  std::string text = std::string("\n") + heading + "\n";
+  for (const std::string& line : lines) text += wrapped("  - ", line);
+  return text;
+}
+
+std::string provenance_block(const Evaluation& evaluation) {
+  const scenario::Scenario& scenario = *evaluation.scenario;
+  std::vector<std::string> families;
+  for (const cost::FamilyEvidence& family : cost::family_evidence(scenario.hardware)) {
+    families.push_back(fmt::format("{} {}", family.family, topology::evidence_name(family.evidence)));
+  }
+  std::string text = "\n";
+  text += wrapped("Provenance  ",
+                  fmt::format("moeplan {}, profile {}, routing {}, seed {}", kVersion, scenario.hardware.id,
+                              without_absolute_paths(evaluation.routing.source), scenario.seed));
+  return text + wrapped("            ", "weakest evidence: " + joined(families, ", "));
+}
+
+}  // namespace
+
+std::string run_text(const Evaluation& evaluation) {
+  std::string text = verdict_block(evaluation);
+  const std::string tables[] = {stages_table(evaluation),    ranks_table(evaluation),  breakdown_table(evaluation),
+                                alive_table(evaluation),     time_table(evaluation),   routing_table(evaluation),
+                                iterations_table(evaluation), closed_form_block(evaluation)};
+  for (const std::string& table : tables) {
+    if (!table.empty()) text += "\n" + table;
+  }
+  text += list_block("Assumptions", assumptions_of(evaluation));
+  text += list_block("Warnings", warnings_of(*evaluation.scenario));
+  return text + provenance_block(evaluation);
+}
+
+}  // namespace moeplan::report

@@ -1,0 +1,61 @@
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "routing/even_rows.h"
+#include "routing/loads.h"
+#include "routing/shape.h"
+#include "routing/shares.h"
+
+namespace moeplan::routing {
+namespace {
+
+class Lognormal final : public LoadSource {
+ public:
+  Lognormal(const StepShape& shape, double sigma, std::uint64_t seed)
+      : shape_(shape), sigma_(sigma), seed_(seed), rows_(tokens_of_microbatch(shape), shape.experts, shape.top_k) {
+    for (std::int64_t layer = 0; layer < shape.moe_layers; ++layer) {
+      rows_.add_row(counts_of_inclusion(lognormal_inclusion(shape.experts, shape.top_k, sigma, seed, layer),
+                                        tokens_of_microbatch(shape), shape.top_k));
+    }
+  }
+
+  const StepShape& shape() const override { return shape_; }
+  void add_counts(const TokenSlice& slice, std::int64_t layer, std::span<std::int64_t> out) const override {
+    rows_.add_counts(row(layer), slice.begin * shape_.micro_batch_size, slice.end * shape_.micro_batch_size, out);
+  }
+  void pairs(const TokenSlice& slice, std::int64_t layer, std::vector<Pair>& out) const override {
+    rows_.pairs(row(layer), slice.begin * shape_.micro_batch_size, slice.end * shape_.micro_batch_size, out);
+  }
+  bool has_weights() const override { return false; }
+  Description describe() const override {
+    return {fmt::format("log-normal sigma {}, seed {}", sigma_, seed_),
+            0.0,
+            {"the same shares in every microbatch and iteration"}};
+  }
+
+ private:
+  std::size_t row(std::int64_t layer) const {
+    MOEPLAN_CHECK(0 <= layer && layer < shape_.moe_layers, "no such MoE layer");
+    return static_cast<std::size_t>(layer);
+  }
+
+  StepShape shape_;
+  double sigma_;
+  std::uint64_t seed_;
+  EvenRows rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<LoadSource> make_lognormal(const StepShape& shape, double sigma, std::uint64_t seed) {
+  require_shape(shape);
+  if (!std::isfinite(sigma) || sigma < 0.0) {
+    throw base::Error({"", 0, 0, "sigma"}, fmt::format("expected a finite number >= 0, got {}", sigma));
+  }
+  return std::make_unique<Lognormal>(shape, sigma, seed);
+}
+
+}  // namespace moeplan::routing

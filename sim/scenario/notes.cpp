@@ -1,0 +1,152 @@
+#include "scenario/notes.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace moeplan::scenario {
+namespace {
+
+using Lines = std::vector<std::string>;
+using Rule = policy::MemfineSettings::Rule;
+
+void assume_training(const Raw& raw, const Scenario& scenario, Lines& lines) {
+  if (!raw.places.stated("training.precision")) lines.push_back("training.precision is not stated: bf16");
+  if (!raw.places.stated("training.schedule") && scenario.layout.pp > 1) {
+    lines.push_back("training.schedule is not stated: " + scenario.training.schedule);
+  }
+  if (scenario.layout.tp > 1) {
+    if (!raw.places.stated("parallel.sequence_parallel")) {
+      lines.push_back("parallel.sequence_parallel is not stated: on, as tensor_model_parallel_size is above 1");
+    }
+    if (!raw.places.stated("parallel.expert_tensor_parallel_size")) {
+      lines.push_back(
+          "parallel.expert_tensor_parallel_size is not stated: 1 (Megatron takes tensor_model_parallel_size)");
+    }
+  }
+}
+
+void assume_optimizer(const Raw& raw, Lines& lines) {
+  if (!raw.places.stated("optimizer.sharding")) {
+    lines.push_back("optimizer.sharding is not stated: zero1 (Megatron's distributed optimizer)");
+  }
+  for (const char* key : {"main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype", "main_params_dtype"}) {
+    if (raw.places.stated(std::string("optimizer.") + key)) continue;
+    lines.push_back("types of the optimizer that are not stated: fp32");
+    return;
+  }
+}
+
+void assume_memory(const Raw& raw, const Scenario& scenario, Lines& lines) {
+  if (!raw.places.stated("memory.usable_fraction")) {
+    lines.push_back(fmt::format("memory.usable_fraction is not stated: {}", scenario.memory.usable_fraction));
+  }
+  if (scenario.memory.expandable_segments) {
+    lines.push_back("memory.expandable_segments is recorded, but reserved memory is not modelled yet");
+  }
+  if (raw.granularity == RecomputeGranularity::full && !raw.places.stated("memory.recompute_method")) {
+    lines.push_back("memory.recompute_method is not stated: uniform, each layer by itself");
+  }
+  if (raw.granularity == RecomputeGranularity::selective && !raw.places.stated("memory.recompute_modules")) {
+    lines.push_back("memory.recompute_modules is not stated: core_attn, Megatron's default");
+  }
+  if (!raw.granularity && scenario.recompute.granularity == RecomputeGranularity::full) {
+    lines.push_back(
+        "memory.recompute_granularity is not stated: full, as moe.policies.memfine.recompute: layer needs it");
+  }
+}
+
+void assume_policies(const Raw& raw, Lines& lines) {
+  if (raw.policies.memfine) {
+    const bool adaptive = raw.policies.memfine->rule == Rule::adaptive;
+    if (!raw.places.stated("moe.policies.memfine.rule")) {
+      lines.push_back("moe.policies.memfine.rule is not stated: adaptive");
+    }
+    if (adaptive && !raw.places.stated("moe.policies.memfine.planning_capacity")) {
+      lines.push_back("moe.policies.memfine.planning_capacity is not stated: the capacity of the hardware profile");
+    }
+    if (adaptive && !raw.places.stated("moe.policies.memfine.bytes_per_row")) {
+      lines.push_back("moe.policies.memfine.bytes_per_row is not stated: that of the closed form");
+    }
+  }
+  if (raw.policies.lrmoe) {
+    lines.push_back(fmt::format("LRMoE scores: norms of gradients and inputs are log-normal with sigma {}",
+                                raw.policies.lrmoe->score_sigma));
+  }
+}
+
+void warn_modules(const Raw& raw, const Scenario& scenario, Lines& lines) {
+  const model::Architecture& arch = scenario.model;
+  const std::int64_t moe_layers = arch.moe_layer_count();
+  const auto warn = [&](RecomputeModule module, const char* reason) {
+    if (raw.modules.contains(module)) {
+      lines.push_back("memory.recompute_modules: " + module_name(module) + " has no effect: " + reason);
+    }
+  };
+  if (raw.granularity == RecomputeGranularity::full && !raw.modules.empty()) {
+    lines.push_back("memory.recompute_modules has no effect under recompute_granularity: full");
+    return;
+  }
+  if (moe_layers == 0) {
+    warn(RecomputeModule::moe_act, "the model has no MoE layers");
+    warn(RecomputeModule::moe, "the model has no MoE layers");
+    warn(RecomputeModule::shared_experts, "the model has no MoE layers");
+  } else if (arch.moe.shared_ffn == 0) {
+    warn(RecomputeModule::shared_experts, "the model has no shared expert");
+  }
+  if (moe_layers == arch.layer_count()) warn(RecomputeModule::mlp, "the model has no dense layers");
+}
+
+void warn_rule(const Raw& raw, Lines& lines) {
+  if (!raw.policies.memfine) return;
+  const bool fixed = raw.policies.memfine->rule == Rule::fixed;
+  for (const char* key : {"chunks", "bins", "alpha", "planning_capacity"}) {
+    const bool of_fixed = std::string(key) == "chunks";
+    const std::string path = std::string("moe.policies.memfine.") + key;
+    if (of_fixed == fixed || !raw.places.stated(path)) continue;
+    lines.push_back(path + " has no effect under the " + (fixed ? "fixed" : "adaptive") + " rule");
+  }
+}
+
+}  // namespace
+
+Lines assumptions_of(const Raw& raw, const Scenario& scenario) {
+  Lines lines;
+  assume_training(raw, scenario, lines);
+  assume_optimizer(raw, lines);
+  assume_memory(raw, scenario, lines);
+  assume_policies(raw, lines);
+  return lines;
+}
+
+Lines warnings_of(const Raw& raw, const Scenario& scenario) {
+  Lines lines;
+  warn_modules(raw, scenario, lines);
+  warn_rule(raw, lines);
+  const auto per_node = static_cast<std::int64_t>(scenario.hardware.network.gpus_per_node.value);
+  if (scenario.layout.tp > per_node) {
+    lines.push_back(
+        fmt::format("tensor_model_parallel_size {} is larger than a node of {} GPUs", scenario.layout.tp, per_node));
+  }
+  if (!scenario.optimizer.distributed &&
+      (scenario.optimizer.exp_avg_bytes != 4 || scenario.optimizer.exp_avg_sq_bytes != 4 ||
+       scenario.optimizer.master_bytes != 4)) {
+    lines.push_back(
+        "Megatron allows optimizer states below fp32 only with its distributed optimizer (sharding: zero1)");
+  }
+  return lines;
+}
+
+Lines policy_warnings(const Scenario& scenario) {
+  Lines lines;
+  const bool routed = scenario.policies.memfine || scenario.policies.lrmoe;
+  if (routed && scenario.recompute.granularity == RecomputeGranularity::selective &&
+      scenario.recompute.has(RecomputeModule::moe)) {
+    lines.push_back(
+        "memory.recompute_modules: moe adds only the router and the shared expert: the policy recomputes the routed "
+        "part already");
+  }
+  return lines;
+}
+
+}  // namespace moeplan::scenario

@@ -1,0 +1,121 @@
+#include "scenario/raw.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/nearest.h"
+#include "scenario/raw_sections.h"
+#include "schedule/schedule.h"
+
+namespace moeplan::scenario {
+namespace {
+
+// Far above any cluster and any step; products of them that matter are bounded in limits.cpp.
+constexpr std::int64_t kMaxGpus = std::int64_t{1} << 17;
+constexpr std::int64_t kMaxMicroBatch = std::int64_t{1} << 12;
+constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxSequence = std::int64_t{1} << 22;
+
+void read_cluster(config::Reader reader, Raw& raw) {
+  declare_keys(reader, "cluster", raw.places);
+  raw.hardware = reader.text("hardware");
+  raw.layout.world = reader.integer("gpus", {1, kMaxGpus});
+  reader.finish();
+}
+
+// A size that must be 1 here. Megatron's name is in the message where the file wrote the short one.
+std::int64_t read_one(config::Reader& reader, std::string_view key) {
+  const std::int64_t value = reader.integer_or(key, 1, {1, kMaxGpus});
+  if (value != 1) refuse(reader, key, std::to_string(value), "1");
+  return 1;
+}
+
+using SectionReader = void (*)(config::Reader, Raw&);
+
+void read_if_there(config::Reader& root, std::string_view name, SectionReader read, Raw& raw) {
+  if (const std::optional<config::Reader> section = root.map_if(name)) read(*section, raw);
+}
+
+}  // namespace
+
+void refuse(config::Reader& reader, std::string_view key, const std::string& value, const std::string& expected) {
+  const bool written_in_full = reader.where(key).key.ends_with(key);
+  reader.fault(key, fmt::format("{}{} is not supported in this version; expected {}",
+                                written_in_full ? "" : std::string(key) + ": ", value, expected));
+}
+
+std::size_t supported_choice(config::Reader& reader, std::string_view key, std::span<const std::string> supported,
+                             std::span<const std::string> later, std::size_t fallback) {
+  const std::optional<config::Node> node = reader.node_if(key);
+  if (node && node->kind() == config::Node::Kind::scalar) {
+    const std::string text = node->scalar();
+    if (std::find(later.begin(), later.end(), text) != later.end()) {
+      const std::string expected = supported.size() == 1 ? supported[0] : "one of " + base::join_names(supported);
+      refuse(reader, key, text, expected);
+      return fallback;
+    }
+  }
+  return reader.choice_or(key, supported, fallback);
+}
+
+void read_parallel(config::Reader reader, Raw& raw) {
+  declare_keys(reader, "parallel", raw.places);
+  const config::IntRange range{1, kMaxGpus};
+  topology::Layout& layout = raw.layout;
+  layout.tp = reader.integer_or("tensor_model_parallel_size", 1, range);
+  layout.pp = reader.integer_or("pipeline_model_parallel_size", 1, range);
+  layout.ep = reader.integer_or("expert_model_parallel_size", 1, range);
+  layout.cp = read_one(reader, "context_parallel_size");
+  layout.etp = read_one(reader, "expert_tensor_parallel_size");
+  read_one(reader, "virtual_pipeline_model_parallel_size");
+  if (!reader.flag_or("sequence_parallel", true) && layout.tp > 1) {
+    refuse(reader, "sequence_parallel", "false with tensor_model_parallel_size > 1", "true");
+  }
+  if (reader.has("pipeline_model_parallel_layout")) {
+    refuse(reader, "pipeline_model_parallel_layout", "a layout string",
+           "no such key: layers are divided evenly over the stages");
+  }
+  reader.finish();
+}
+
+void read_training(config::Reader reader, Raw& raw) {
+  declare_keys(reader, "training", raw.places);
+  const std::array<std::string, 1> precisions = {"bf16"};
+  const std::array<std::string, 5> later_precisions = {"fp32", "fp16", "fp8", "mxfp8", "fp4"};
+  const std::array<std::string, 4> later_schedules = {"interleaved", "zero_bubble", "dualpipe", "dualpipev"};
+  std::vector<std::string> schedules;
+  std::size_t usual = 0;
+  for (const schedule::ScheduleEntry& entry : schedule::schedule_table()) {
+    if (entry.name == raw.training.schedule) usual = schedules.size();
+    schedules.push_back(entry.name);
+  }
+  raw.training.micro_batch_size = reader.integer("micro_batch_size", {1, kMaxMicroBatch});
+  raw.training.global_batch_size = reader.integer("global_batch_size", {1, kMaxGlobalBatch});
+  raw.training.seq_length = reader.integer("seq_length", {1, kMaxSequence});
+  supported_choice(reader, "precision", precisions, later_precisions, 0);
+  raw.training.schedule = schedules[supported_choice(reader, "schedule", schedules, later_schedules, usual)];
+  raw.training.total_tokens = reader.real_or("total_tokens", 0.0, {0.0, 1e18, true});
+  reader.finish();
+}
+
+Raw read_raw(const config::Node& root, base::Faults& faults) {
+  config::Reader reader(root, faults);
+  Raw raw(root.where());
+  declare_keys(reader, "", raw.places);
+  raw.model = reader.text("model");
+  raw.dispatcher = "alltoall";
+  read_cluster(reader.map("cluster"), raw);
+  read_if_there(reader, "parallel", &read_parallel, raw);
+  read_training(reader.map("training"), raw);
+  read_if_there(reader, "optimizer", &read_optimizer, raw);
+  read_if_there(reader, "memory", &read_memory, raw);
+  read_if_there(reader, "moe", &read_moe, raw);
+  read_if_there(reader, "routing", &read_routing, raw);
+  reader.finish();
+  return raw;
+}
+
+}  // namespace moeplan::scenario

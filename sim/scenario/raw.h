@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "config/document.h"
+#include "scenario/places.h"
+#include "scenario/scenario.h"
+
+// The scenario file as it is written: every value checked by itself, with its place; nothing looked up yet.
+namespace moeplan::scenario {
+
+struct RawRouting {
+  enum class Kind { none, trace, balanced, lognormal };
+  Kind kind = Kind::none;
+  std::string trace;  // as written
+  routing::Resample resample = routing::Resample::lines;
+  double sigma = 0;
+  std::uint64_t seed = 1;
+};
+
+struct Raw {
+  explicit Raw(base::Where root) : places(std::move(root)) {}
+  std::string model, hardware;
+  topology::Layout layout;
+  Training training;
+  Optimizer optimizer;
+  Memory memory;
+  std::optional<RecomputeGranularity> granularity;  // nothing: not stated
+  std::map<RecomputeModule, base::Where> modules;
+  std::string dispatcher;
+  Policies policies;
+  RawRouting routing;
+  Places places;
+};
+
+// Adds a fault for everything that is wrong in the file itself; what is returned is usable only when none was added.
+Raw read_raw(const config::Node& root, base::Faults& faults);
+
+// Names of modules as files write them, in the order of RecomputeModule.
+std::string module_name(RecomputeModule module);
+
+}  // namespace moeplan::scenario

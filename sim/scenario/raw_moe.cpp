@@ -1,0 +1,145 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+
+#include "scenario/raw_sections.h"
+
+// The sections `moe` and `routing`.
+namespace moeplan::scenario {
+namespace {
+
+constexpr std::int64_t kMaxChunks = 4096;
+constexpr std::int64_t kMaxSeed = std::int64_t{1} << 62;
+constexpr double kMaxBytes = 1e15;
+
+std::uint64_t read_seed(config::Reader& reader) {
+  return static_cast<std::uint64_t>(reader.integer_or("seed", 1, {0, kMaxSeed}));
+}
+
+void read_bins(config::Reader& reader, policy::MemfineSettings& settings) {
+  if (!reader.has("bins")) return;
+  const std::size_t before = reader.faults().size();
+  settings.bins = reader.integers("bins", {1, kMaxChunks});
+  if (reader.faults().size() != before) return;
+  if (settings.bins.empty()) reader.fault("bins", "expected at least one count of chunks, such as [1, 2, 4, 8]");
+  if (!std::is_sorted(settings.bins.begin(), settings.bins.end(), std::less_equal<>())) {
+    reader.fault("bins", "expected counts that grow, such as [1, 2, 4, 8]");
+  }
+}
+
+policy::MemfineSettings read_memfine(config::Reader reader, Raw& raw) {
+  constexpr std::string_view kPath = "moe.policies.memfine";
+  declare_keys(reader, kPath, raw.places);
+  const std::array<std::string, 2> rules = {"fixed", "adaptive"};
+  const std::array<std::string, 2> recomputes = {"moe", "layer"};
+  policy::MemfineSettings settings;
+  const std::size_t before = reader.faults().size();
+  settings.rule = static_cast<policy::MemfineSettings::Rule>(reader.choice_or("rule", rules, 1));
+  settings.chunks = reader.integer_or("chunks", 1, {1, kMaxChunks});
+  if (reader.faults().size() == before) {
+    const bool fixed = settings.rule == policy::MemfineSettings::Rule::fixed;
+    if (fixed && !reader.has("chunks")) {
+      reader.faults().add(reader.where("rule"), "the fixed rule needs 'chunks'", "add chunks: 4");
+    } else if (!reader.has("rule") && reader.has("chunks")) {
+      reader.fault("chunks", "chunks are of the fixed rule, and no rule is stated", "add rule: fixed");
+    }
+  }
+  read_bins(reader, settings);
+  settings.alpha = reader.real_or("alpha", settings.alpha, {0.0, 1.0, true});
+  const config::RealRange sizes{0.0, kMaxBytes, true};
+  settings.planning_capacity_bytes =
+      reader.quantity_if("planning_capacity", base::Dimension::bytes, sizes).value_or(0.0);
+  settings.bytes_per_row = reader.quantity_if("bytes_per_row", base::Dimension::bytes, sizes).value_or(0.0);
+  settings.recompute = static_cast<policy::MemfineSettings::Recompute>(reader.choice_or("recompute", recomputes, 0));
+  reader.finish();
+  return settings;
+}
+
+policy::LrmoeSettings read_lrmoe(config::Reader reader, Raw& raw) {
+  declare_keys(reader, "moe.policies.lrmoe", raw.places);
+  const std::array<std::string, 1> modes = {"B"};
+  const std::array<std::string, 1> later_modes = {"A"};
+  policy::LrmoeSettings settings;
+  settings.tau = reader.real_or("tau", settings.tau, {1.0, 1e6});
+  settings.min_rows = reader.integer_or("min_rows", settings.min_rows, {0, std::int64_t{1} << 31});
+  settings.min_retained = reader.real_or("min_retained", settings.min_retained, {0.0, 1.0});
+  settings.score_sigma = reader.real_or("score_sigma", settings.score_sigma, {0.0, 10.0});
+  settings.seed = read_seed(reader);
+  supported_choice(reader, "mode", modes, later_modes, 0);
+  reader.finish();
+  return settings;
+}
+
+void read_policies(config::Reader reader, Raw& raw) {
+  declare_keys(reader, "moe.policies", raw.places);
+  if (const auto memfine = reader.map_if("memfine")) raw.policies.memfine = read_memfine(*memfine, raw);
+  if (const auto lrmoe = reader.map_if("lrmoe")) raw.policies.lrmoe = read_lrmoe(*lrmoe, raw);
+  for (const std::string later : {"symi", "flexmoe", "fastermoe", "eplb", "capacity"}) {
+    if (reader.has(later)) refuse(reader, later, "this policy", "memfine or lrmoe");
+  }
+  reader.finish();
+}
+
+// Of the four ways to state routing exactly one may be there.
+void read_kind(config::Reader& reader, RawRouting& stated) {
+  const std::array<std::string, 3> kinds = {"trace", "balanced", "lognormal"};
+  std::string first;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (!reader.has(kinds[i])) continue;
+    if (first.empty()) {
+      first = kinds[i];
+      stated.kind = static_cast<RawRouting::Kind>(i + 1);
+      continue;
+    }
+    reader.faults().add(
+        reader.where(kinds[i]), fmt::format("'{}' and '{}' both state the routing: give one of them", first, kinds[i]),
+        "to replace it by an option, set the whole section: --set 'routing={ balanced: true }'", {reader.where(first)});
+  }
+  if (reader.has("preset")) {
+    refuse(reader, "preset", "a preset of routing", "trace, balanced or lognormal");
+    reader.has("iteration");
+  } else if (first.empty()) {
+    reader.faults().add(reader.where(), "expected one of trace, balanced, lognormal");
+  }
+  if (reader.has("map")) refuse(reader, "map", "a map of layers", "a trace of the model's own MoE layers");
+}
+
+}  // namespace
+
+void read_moe(config::Reader reader, Raw& raw) {
+  declare_keys(reader, "moe", raw.places);
+  const std::array<std::string, 1> dispatchers = {"alltoall"};
+  const std::array<std::string, 4> later = {"allgather", "flex", "deepep", "hybridep"};
+  raw.dispatcher = dispatchers[supported_choice(reader, "dispatcher", dispatchers, later, 0)];
+  if (const auto policies = reader.map_if("policies")) read_policies(*policies, raw);
+  reader.finish();
+}
+
+void read_routing(config::Reader reader, Raw& raw) {
+  declare_keys(reader, "routing", raw.places);
+  RawRouting& stated = raw.routing;
+  read_kind(reader, stated);
+  if (reader.has("trace")) stated.trace = reader.text("trace");
+  if (!reader.flag_or("balanced", true)) reader.fault("balanced", "expected true, or no such key", {});
+  const std::array<std::string, 2> resamples = {"lines", "tokens"};
+  stated.resample = static_cast<routing::Resample>(reader.choice_or("resample", resamples, 0));
+  stated.seed = read_seed(reader);
+  if (std::optional<config::Reader> lognormal = reader.map_if("lognormal")) {
+    declare_keys(*lognormal, "routing.lognormal", raw.places);
+    stated.sigma = lognormal->real("sigma", {0.0, 10.0});
+    stated.seed = read_seed(*lognormal);
+    lognormal->finish();
+  }
+  for (const std::string_view key : {"resample", "seed"}) {
+    if (reader.has(key) && !reader.has("trace") && !reader.has("preset")) {
+      reader.fault(key, fmt::format("'{}' is a key of routing by a trace", key),
+                   reader.has("lognormal") ? "the seed of a log-normal is lognormal.seed" : "");
+    }
+  }
+  reader.finish();
+}
+
+}  // namespace moeplan::scenario

@@ -1,0 +1,134 @@
+#include "scenario/resolve.h"
+
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "config/data.h"
+#include "scenario/limits.h"
+#include "scenario/notes.h"
+#include "scenario/overrides.h"
+#include "scenario/raw.h"
+#include "scenario/routing_source.h"
+#include "scenario/rules.h"
+
+namespace moeplan::scenario {
+namespace {
+
+void check_options(const Options& options, base::Faults& faults) {
+  if (options.iterations < 1 || options.iterations > 1'000'000) {
+    faults.add({"--iterations", 0, 0, {}},
+               "expected an integer from 1 to 1000000, got " + std::to_string(options.iterations));
+  }
+  if (!(options.limit > 0.0) || !std::isfinite(options.limit)) {
+    faults.add({"--limit", 0, 0, {}}, "expected a number > 0, got " + std::to_string(options.limit));
+  }
+}
+
+// The file that `reference` names. Like every path, one of an option starts where the command runs.
+std::optional<config::Node> load_data(const char* kind, const std::string& reference, const base::Where& where,
+                                      const std::string& base_dir, const Options& options, base::Faults& faults) {
+  try {
+    const config::Catalogue catalogue(kind, options.data_dirs);
+    return catalogue.load(reference, where.line == 0 ? std::string() : base_dir, where);
+  } catch (const base::Error& error) {
+    faults.add(error);
+    return std::nullopt;
+  }
+}
+
+std::string file_stem(const std::string& reference) { return std::filesystem::path(reference).stem().string(); }
+
+// The names of a catalogue may hold dots, those of files end in .yaml.
+std::string data_id(const std::string& reference) {
+  const bool is_path = reference.find('/') != std::string::npos || reference.ends_with(".yaml") ||
+                       reference.ends_with(".yml") || reference.ends_with(".json");
+  return is_path ? file_stem(reference) : reference;
+}
+
+Recompute resolved_recompute(const Raw& raw) {
+  Recompute recompute;
+  const bool by_layer =
+      raw.policies.memfine && raw.policies.memfine->recompute == policy::MemfineSettings::Recompute::layer;
+  recompute.granularity = raw.granularity.value_or(by_layer ? RecomputeGranularity::full : RecomputeGranularity::none);
+  if (recompute.granularity == RecomputeGranularity::selective) {
+    for (const auto& [module, where] : raw.modules) recompute.modules.insert(module);
+  }
+  return recompute;
+}
+
+Scenario assemble(const Raw& raw, const std::string& name, model::Architecture arch, topology::HardwareProfile hardware,
+                  const Options& options) {
+  Scenario scenario;
+  scenario.name = name;
+  scenario.model = std::move(arch);
+  scenario.hardware = std::move(hardware);
+  scenario.layout = raw.layout;
+  scenario.training = raw.training;
+  scenario.training.iterations = options.iterations;
+  scenario.optimizer = raw.optimizer;
+  scenario.recompute = resolved_recompute(raw);
+  scenario.memory = raw.memory;
+  scenario.dispatcher = raw.dispatcher;
+  scenario.policies = raw.policies;
+  scenario.assumptions = assumptions_of(raw, scenario);
+  scenario.warnings = warnings_of(raw, scenario);
+  const std::vector<std::string> of_policies = policy_warnings(scenario);
+  scenario.warnings.insert(scenario.warnings.end(), of_policies.begin(), of_policies.end());
+  return scenario;
+}
+
+}  // namespace
+
+Scenario resolve_scenario(const config::Node& root, const std::string& name, const std::string& base_dir,
+                          const Options& options, const std::shared_ptr<TraceCache>& cache) {
+  base::Faults faults;
+  check_options(options, faults);
+  const Overrides overrides = sort_overrides(options.overrides, faults);
+  const config::Node file = with_scenario_overrides(root, overrides.scenario, faults);
+  const Raw raw = read_raw(file, faults);
+  faults.throw_if_any();
+
+  std::optional<config::Node> model_file =
+      load_data("models", raw.model, raw.places.where("model"), base_dir, options, faults);
+  std::optional<config::Node> hardware_file =
+      load_data("hw_profiles", raw.hardware, raw.places.where("cluster.hardware"), base_dir, options, faults);
+  model::Architecture arch;
+  topology::HardwareProfile hardware;
+  if (model_file) {
+    model_file = with_model_overrides(*model_file, overrides.model, faults);
+    arch = model::read_architecture(*model_file, data_id(raw.model), faults);
+  }
+  if (hardware_file) {
+    hardware_file = with_hardware_overrides(*hardware_file, overrides.hardware, faults);
+    hardware = topology::read_hardware(*hardware_file, data_id(raw.hardware), faults);
+  }
+  faults.throw_if_any();
+  MOEPLAN_CHECK(model_file.has_value(), "a model file without faults is there");
+
+  const Sides sides{raw, arch, *model_file};
+  check_layout(sides, faults);
+  check_moe(sides, faults);
+  check_recompute(sides, faults);
+  std::shared_ptr<const routing::Trace> trace;
+  if (arch.moe_layer_count() > 0) {
+    trace = read_scenario_trace(raw, arch, base_dir, cache ? *cache : *make_trace_cache(), faults);
+  }
+  faults.throw_if_any();
+
+  Scenario scenario = assemble(raw, name, std::move(arch), std::move(hardware), options);
+  check_sizes(scenario, raw.places, faults);
+  check_work(scenario, options.limit, raw.places, faults);
+  faults.throw_if_any();
+  set_loads(scenario, raw.routing, trace);
+  return scenario;
+}
+
+Scenario load_scenario(const std::string& path, const Options& options, const std::shared_ptr<TraceCache>& cache) {
+  const config::Node root = config::load_yaml(path);
+  return resolve_scenario(root, path, std::filesystem::path(path).parent_path().string(), options, cache);
+}
+
+}  // namespace moeplan::scenario

@@ -1,0 +1,102 @@
+#include "scenario/routing_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/check.h"
+#include "scenario/trace_cache.h"
+
+namespace moeplan::scenario {
+namespace {
+
+// The side of the model that a disagreement is about.
+base::Where model_place(const std::string& what, const model::Architecture& arch) {
+  if (what.find("layer") != std::string::npos) return arch.where_layers;
+  if (what.find("top") != std::string::npos) return arch.where_top_k;
+  return arch.where_experts;
+}
+
+routing::StepShape step_shape(const Scenario& scenario) {
+  routing::StepShape shape;
+  shape.seq_length = scenario.training.seq_length;
+  shape.micro_batch_size = scenario.training.micro_batch_size;
+  shape.data_parallel = scenario.layout.dp();
+  shape.microbatches = scenario.microbatches();
+  shape.moe_layers = std::max<std::int64_t>(1, scenario.model.moe_layer_count());
+  shape.experts = std::max<std::int64_t>(1, scenario.model.moe.experts);
+  shape.top_k = std::max<std::int64_t>(1, scenario.model.moe.top_k);
+  return shape;
+}
+
+// A copy of one kind of trace that shares ownership with the variant that holds it.
+template <typename Kind>
+std::shared_ptr<const Kind> held_as(const std::shared_ptr<const routing::Trace>& trace) {
+  return std::shared_ptr<const Kind>(trace, std::get_if<Kind>(trace.get()));
+}
+
+}  // namespace
+
+std::shared_ptr<const routing::Trace> read_scenario_trace(const Raw& raw, const model::Architecture& arch,
+                                                          const std::string& base_dir, TraceCache& cache,
+                                                          base::Faults& faults) {
+  if (raw.routing.kind != RawRouting::Kind::trace) return nullptr;
+  const base::Where where = raw.places.where("routing.trace");
+  // A path of an option starts where the command runs, a path of the file where the file is.
+  const bool from_option = where.line == 0;
+  const std::string path =
+      from_option ? raw.routing.trace : (std::filesystem::path(base_dir) / raw.routing.trace).string();
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed)) {
+    faults.add(where, "expected a file or folder with a trace, '" + path + "' does not exist");
+    return nullptr;
+  }
+  const std::size_t before = faults.size();
+  std::shared_ptr<const routing::Trace> trace;
+  try {
+    trace = cache.get(path, raw.routing.trace);
+  } catch (const base::Error& error) {
+    for (const base::Fault& fault : error.faults()) {
+      std::vector<base::Where> also = fault.also;
+      also.push_back(where);
+      faults.add(fault.where, fault.message, fault.hint, std::move(also));
+    }
+    return nullptr;
+  }
+  const std::vector<int> layers = arch.moe_layer_ids();
+  for (const auto& [what, message] : routing::trace_faults(*trace, arch.moe.experts, arch.moe.top_k, layers)) {
+    faults.add(where, message, {}, {model_place(what, arch)});
+  }
+  return faults.size() == before ? trace : nullptr;
+}
+
+void set_loads(Scenario& scenario, const RawRouting& stated, const std::shared_ptr<const routing::Trace>& trace) {
+  const routing::StepShape shape = step_shape(scenario);
+  scenario.seed = stated.seed;
+  switch (stated.kind) {
+    case RawRouting::Kind::none:
+    case RawRouting::Kind::balanced:
+      scenario.loads = routing::make_balanced(shape);
+      scenario.routing_label = scenario.model.moe_layer_count() == 0 ? "none" : "balanced";
+      return;
+    case RawRouting::Kind::lognormal:
+      scenario.loads = routing::make_lognormal(shape, stated.sigma, stated.seed);
+      scenario.routing_label = "lognormal";
+      return;
+    case RawRouting::Kind::trace:
+      MOEPLAN_CHECK(trace != nullptr, "loads of a trace that was not read");
+      scenario.routing_label = "trace";
+      if (std::holds_alternative<routing::TokenTrace>(*trace)) {
+        scenario.loads =
+            routing::make_token_loads(held_as<routing::TokenTrace>(trace), shape, stated.resample, stated.seed);
+      } else {
+        scenario.loads = routing::make_count_loads(held_as<routing::CountTrace>(trace), shape);
+      }
+      return;
+  }
+}
+
+}  // namespace moeplan::scenario

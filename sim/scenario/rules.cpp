@@ -1,0 +1,160 @@
+#include "scenario/rules.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace moeplan::scenario {
+namespace {
+
+using base::Where;
+
+constexpr char kTp[] = "parallel.tensor_model_parallel_size";
+constexpr char kPp[] = "parallel.pipeline_model_parallel_size";
+constexpr char kEp[] = "parallel.expert_model_parallel_size";
+constexpr char kGpus[] = "cluster.gpus";
+constexpr char kMbs[] = "training.micro_batch_size";
+constexpr char kGbs[] = "training.global_batch_size";
+constexpr char kSeq[] = "training.seq_length";
+
+// `size` at `path` must divide a number of another place.
+void must_divide(const Sides& sides, const char* path, std::int64_t size, std::int64_t number, const char* what,
+                 Where other, base::Faults& faults) {
+  if (number % size == 0) return;
+  faults.add(sides.raw.places.where(path), fmt::format("expected a divisor of the {} {}, got {}", number, what, size),
+             {}, {std::move(other)});
+}
+
+// The groups must fit the cluster, each by Megatron's rules. True when they do.
+bool check_groups(const Raw& raw, base::Faults& faults) {
+  const auto broken = topology::layout_faults(raw.layout);
+  for (const auto& [key, message] : broken) {
+    const std::string path = "parallel." + key;
+    const bool stated = raw.places.stated(path);
+    std::vector<Where> also;
+    if (stated) also.push_back(raw.places.where(kGpus));
+    faults.add(raw.places.where(stated ? path : kGpus), message, {}, std::move(also));
+  }
+  return broken.empty();
+}
+
+void check_batch(const Raw& raw, base::Faults& faults) {
+  const Training& training = raw.training;
+  const std::int64_t dp = raw.layout.dp();
+  const std::int64_t samples = training.micro_batch_size * dp;  // at most 2^12 * 2^17
+  if (training.global_batch_size % samples == 0) return;
+  faults.add(raw.places.where(kGbs),
+             fmt::format("expected a multiple of micro_batch_size x data-parallel size = {} x {} = {}, got {}",
+                         training.micro_batch_size, dp, samples, training.global_batch_size),
+             {}, {raw.places.where(kMbs), raw.places.where(kGpus)});
+}
+
+void check_tensor_parallel(const Sides& sides, base::Faults& faults) {
+  const std::int64_t tp = sides.raw.layout.tp;
+  const model::Architecture& arch = sides.arch;
+  const auto divide = [&](std::int64_t number, const char* what, Where other) {
+    must_divide(sides, kTp, tp, number, what, std::move(other), faults);
+  };
+  divide(arch.attention.heads, "attention heads of the model",
+         model_key(sides.model_file, "attention", {"num_attention_heads", "heads"}));
+  if (arch.attention.kind == model::AttentionKind::gqa && arch.attention.kv_heads != arch.attention.heads) {
+    divide(arch.attention.kv_heads, "key and value heads of the model",
+           model_key(sides.model_file, "attention", {"num_query_groups", "kv_heads"}));
+  }
+  if (arch.moe_layer_count() < arch.layer_count()) {
+    divide(arch.dense_ffn, "columns of the model's dense feed-forward",
+           model_key(sides.model_file, "", {"ffn_hidden_size", "dense_ffn"}));
+  }
+  if (arch.moe_layer_count() > 0) {
+    divide(arch.moe.shared_ffn, "columns of the model's shared expert",
+           model_key(sides.model_file, "moe", {"moe_shared_expert_intermediate_size", "shared_ffn"}));
+  }
+  divide(sides.raw.training.seq_length, "positions of a sequence (sequence parallelism)", sides.raw.places.where(kSeq));
+}
+
+void check_experts(const Sides& sides, base::Faults& faults) {
+  const model::Architecture& arch = sides.arch;
+  const std::int64_t ep = sides.raw.layout.ep;
+  if (arch.moe_layer_count() > 0) {
+    must_divide(sides, kEp, ep, arch.moe.experts, "experts of the model", arch.where_experts, faults);
+  } else if (ep > 1) {
+    faults.add(sides.raw.places.where(kEp), fmt::format("expected 1: the model has no MoE layers, got {}", ep), {},
+               {arch.where_layers});
+  }
+}
+
+// Every count that the rule may choose must leave each chunk of a source at least one position.
+void check_chunks(const Sides& sides, const policy::MemfineSettings& memfine, base::Faults& faults) {
+  const Raw& raw = sides.raw;
+  const bool fixed = memfine.rule == policy::MemfineSettings::Rule::fixed;
+  const std::int64_t most = fixed ? memfine.chunks : memfine.bins.back();
+  const std::int64_t positions = raw.training.seq_length / raw.layout.tp;
+  if (most <= positions) return;
+  faults.add(raw.places.where(fixed ? "moe.policies.memfine.chunks" : "moe.policies.memfine.bins"),
+             fmt::format("expected at most {} chunks: a rank has {} / {} positions of a sequence, got {}", positions,
+                         raw.training.seq_length, raw.layout.tp, most),
+             {}, {raw.places.where(kSeq), raw.places.where(kTp)});
+}
+
+}  // namespace
+
+Where model_key(const config::Node& model_file, const std::string& section, const std::vector<std::string>& names) {
+  config::Node node = model_file;
+  if (!section.empty()) {
+    if (!node.has(section)) return node.where();
+    node = node.at(section);
+  }
+  if (node.kind() != config::Node::Kind::map) return node.where();
+  for (const std::string& name : names) {
+    if (node.has(name)) return node.at(name).where();
+  }
+  return node.where();
+}
+
+void check_layout(const Sides& sides, base::Faults& faults) {
+  const Raw& raw = sides.raw;
+  const bool groups_fit = check_groups(raw, faults);
+  check_experts(sides, faults);
+  must_divide(sides, kPp, raw.layout.pp, sides.arch.layer_count(), "layers of the model", sides.arch.where_layers,
+              faults);
+  check_tensor_parallel(sides, faults);
+  if (groups_fit) check_batch(raw, faults);
+}
+
+void check_moe(const Sides& sides, base::Faults& faults) {
+  const Raw& raw = sides.raw;
+  const model::Architecture& arch = sides.arch;
+  if (arch.moe_layer_count() > 0) {
+    if (raw.routing.kind == RawRouting::Kind::none) {
+      faults.add(raw.places.where(""), "missing key 'routing': the model has MoE layers",
+                 "routing: { balanced: true } is the simplest", {arch.where_layers});
+    }
+    if (raw.policies.memfine) check_chunks(sides, *raw.policies.memfine, faults);
+    return;
+  }
+  for (const char* path : {"moe.policies.memfine", "moe.policies.lrmoe", "routing.trace", "routing.lognormal"}) {
+    if (!raw.places.stated(path)) continue;
+    faults.add(raw.places.where(path), "the model has no MoE layers", {}, {arch.where_layers});
+  }
+}
+
+void check_recompute(const Sides& sides, base::Faults& faults) {
+  const Raw& raw = sides.raw;
+  const auto mla = raw.modules.find(RecomputeModule::mla_up_proj);
+  if (mla != raw.modules.end() && sides.arch.attention.kind != model::AttentionKind::mla) {
+    faults.add(mla->second, "mla_up_proj needs a model with multi-head latent attention (MLA)", {},
+               {model_key(sides.model_file, "attention", {"kind"})});
+  }
+  const bool by_layer =
+      raw.policies.memfine && raw.policies.memfine->recompute == policy::MemfineSettings::Recompute::layer;
+  if (by_layer && raw.granularity && *raw.granularity != RecomputeGranularity::full) {
+    faults.add(raw.places.where("moe.policies.memfine.recompute"),
+               "recompute by layer needs 'recompute_granularity: full'", {},
+               {raw.places.where("memory.recompute_granularity")});
+  }
+}
+
+}  // namespace moeplan::scenario

@@ -1,0 +1,29 @@
+#pragma once
+#include "base/error.h"
+#include "config/document.h"
+#include "model/architecture.h"
+#include "scenario/raw.h"
+#include "topology/hardware.h"
+
+// Rules that several keys or files make together. Each fault stands at the value of the scenario and names the other
+// places that take part.
+namespace moeplan::scenario {
+
+struct Sides {
+  const Raw& raw;
+  const model::Architecture& arch;
+  const config::Node& model_file;  // for the places of its keys
+};
+
+// The place of a key of the model file, written under any of the names; of the section or file where it is absent.
+base::Where model_key(const config::Node& model_file, const std::string& section,
+                      const std::vector<std::string>& names);
+
+// Parallel sizes against the cluster, the model, the batch and the sequence.
+void check_layout(const Sides& sides, base::Faults& faults);
+// Policies and routing against the model and the sequence.
+void check_moe(const Sides& sides, base::Faults& faults);
+// Recompute modules against the model; MemFine's recompute against the granularity.
+void check_recompute(const Sides& sides, base::Faults& faults);
+
+}  // namespace moeplan::scenario

@@ -1,0 +1,29 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+// Pipeline schedules: the order in which one stage visits microbatches.
+namespace moeplan::schedule {
+
+enum class Direction : std::uint8_t { forward, backward };
+
+struct Slot {
+  Direction direction = Direction::forward;
+  std::int64_t microbatch = 0;
+  std::int64_t chunk = 0;  // virtual stage on this rank; 0 without interleaving
+};
+
+// A schedule is a pure function of stage, stages and microbatches.
+struct ScheduleEntry {
+  std::string name;
+  std::string description;
+  std::vector<Slot> (*slots)(std::int64_t stage, std::int64_t stages, std::int64_t microbatches);
+};
+// "1f1b": warm-up of min(p - r - 1, m) forwards, then one forward one backward, then the remaining backwards. At most min(p - r, m) microbatches in flight.
+// "gpipe": all forwards, then all backwards.
+std::span<const ScheduleEntry> schedule_table();
+const ScheduleEntry* find_schedule(const std::string& name);
+
+}  // namespace moeplan::schedule

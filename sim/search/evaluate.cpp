@@ -1,0 +1,180 @@
+#include "search/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "base/check.h"
+#include "model/parameters.h"
+#include "plan/plan.h"
+#include "routing/statistics.h"
+#include "search/routing_summary.h"
+
+namespace moeplan::search {
+
+namespace {
+
+int thread_count(int asked) {
+  if (asked > 0) return asked;
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+// One iteration's plan, walked and timed.
+struct Iteration {
+  plan::Plan plan;
+  std::vector<memory::RankMemory> memory;
+  engine::StepTime time;
+  std::int64_t device_bytes = 0;
+};
+
+Iteration run_iteration(const std::shared_ptr<const scenario::Scenario>& scenario, std::int64_t index, int threads) {
+  Iteration iteration{plan::make_plan(scenario, index, threads), {}, {}, 0};
+  for (std::int64_t rank = 0; rank < scenario->layout.world; ++rank) {
+    iteration.memory.push_back(memory::replay(iteration.plan, rank));
+    iteration.device_bytes = std::max(iteration.device_bytes, iteration.memory.back().device_bytes());
+  }
+  iteration.time = engine::run_step(iteration.plan);
+  return iteration;
+}
+
+std::size_t worst_rank(const std::vector<memory::RankMemory>& ranks) {
+  std::size_t worst = 0;
+  for (std::size_t r = 1; r < ranks.size(); ++r)
+    if (ranks[r].device_bytes() > ranks[worst].device_bytes()) worst = r;
+  return worst;
+}
+
+std::vector<StageSummary> summarise_stages(const Iteration& iteration, const std::vector<memory::RankMemory>& ranks) {
+  const plan::Plan& plan = iteration.plan;
+  const auto& scenario = *plan.scenario;
+  std::vector<StageSummary> stages;
+  for (std::int64_t s = 0; s < scenario.layout.pp; ++s) {
+    StageSummary stage;
+    stage.stage = s;
+    stage.first_rank = s * scenario.layout.stage_size();
+    stage.last_rank = stage.first_rank + scenario.layout.stage_size() - 1;
+    stage.first_layer = s * scenario.layers_per_stage();
+    stage.last_layer = stage.first_layer + scenario.layers_per_stage() - 1;
+    stage.peak_rank = stage.first_rank;
+    const double weight = 1.0 / static_cast<double>(scenario.layout.stage_size());
+    for (std::int64_t r = stage.first_rank; r <= stage.last_rank; ++r) {
+      const auto& memory = ranks[static_cast<std::size_t>(r)];
+      if (memory.peak.allocated_bytes > stage.peak_allocated_bytes) {
+        stage.peak_allocated_bytes = memory.peak.allocated_bytes;
+        stage.peak_rank = r;
+      }
+      stage.static_bytes = memory.static_bytes;
+      const auto& time = iteration.time.ranks[static_cast<std::size_t>(r)];
+      stage.busy_s += weight * time.busy_s;
+      stage.bubble_s += weight * time.parts.bubble_s;
+    }
+    if (!plan.memfine_max_rows.empty()) stage.s_max_rows = plan.memfine_max_rows[static_cast<std::size_t>(s)];
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+void closed_form(Evaluation& evaluation, const plan::Plan& plan) {
+  for (std::int64_t rank = 0; rank < plan.scenario->layout.world; ++rank) {
+    const double bytes = memory::closed_form_activation_bytes(plan, rank);
+    if (bytes <= evaluation.closed_form_activation_bytes) continue;
+    evaluation.closed_form_activation_bytes = bytes;
+    evaluation.closed_form_rank = rank;
+  }
+  const auto& memory = evaluation.ranks[static_cast<std::size_t>(evaluation.closed_form_rank)];
+  const auto steady = static_cast<std::size_t>(memory::Phase::steady_iteration);
+  evaluation.replay_activation_bytes = memory.phase_peak_bytes[steady] - memory.static_bytes;
+  evaluation.closed_form_total_bytes = evaluation.closed_form_activation_bytes +
+      static_cast<double>(plan.statics[static_cast<std::size_t>(plan.stage_of(evaluation.closed_form_rank))].steady_bytes());
+}
+
+}  // namespace
+
+std::string verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits: return "FITS";
+    case Verdict::tight: return "TIGHT";
+    case Verdict::oom: return "OOM";
+  }
+  return "";
+}
+
+Fit judge(std::int64_t device_bytes, std::int64_t usable_bytes, std::int64_t capacity_bytes) {
+  Fit fit;
+  fit.device_bytes = device_bytes;
+  fit.usable_bytes = usable_bytes;
+  fit.capacity_bytes = capacity_bytes;
+  fit.headroom_fraction = static_cast<double>(usable_bytes - device_bytes) / static_cast<double>(usable_bytes);
+  fit.verdict = device_bytes > usable_bytes ? Verdict::oom : fit.headroom_fraction < 0.05 ? Verdict::tight : Verdict::fits;
+  return fit;
+}
+
+Distribution distribution(std::vector<double> values) {
+  MOEPLAN_CHECK(!values.empty(), "a distribution needs values");
+  std::sort(values.begin(), values.end());
+  auto at = [&](double quantile) {
+    const auto rank = static_cast<std::size_t>(std::ceil(quantile * static_cast<double>(values.size())));
+    return values[std::max<std::size_t>(rank, 1) - 1];
+  };
+  return Distribution{at(0.50), at(0.95), at(0.99), values.back()};
+}
+
+Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads) {
+  const int workers = thread_count(threads);
+  Evaluation evaluation;
+  evaluation.scenario = scenario;
+  evaluation.iterations = scenario->training.iterations;
+  RoutingCollector routing(*scenario);
+  std::vector<double> steps, peaks;
+  std::vector<engine::TimeParts> means;
+  std::vector<std::vector<StageSummary>> stages;
+  std::int64_t worst_iteration = 0, highest = -1;
+  for (std::int64_t i = 0; i < evaluation.iterations; ++i) {
+    const Iteration iteration = run_iteration(scenario, i, workers);
+    routing.add(iteration.plan);
+    evaluation.ops += iteration.time.ops;
+    steps.push_back(iteration.time.step_s);
+    peaks.push_back(static_cast<double>(iteration.device_bytes));
+    means.push_back(iteration.time.mean);
+    if (evaluation.ranks.empty()) evaluation.ranks = iteration.memory;
+    for (std::size_t r = 0; r < evaluation.ranks.size(); ++r)
+      if (iteration.memory[r].device_bytes() > evaluation.ranks[r].device_bytes()) evaluation.ranks[r] = iteration.memory[r];
+    stages.push_back(summarise_stages(iteration, evaluation.ranks));
+    if (iteration.device_bytes > highest) {
+      highest = iteration.device_bytes;
+      worst_iteration = i;
+      evaluation.worst = iteration.memory[worst_rank(iteration.memory)];
+      evaluation.alive = memory::alive_at_peak(iteration.plan, evaluation.worst);
+    }
+    closed_form(evaluation, iteration.plan);
+  }
+  (void)worst_iteration;
+  evaluation.routing = routing.summary();
+  evaluation.step_distribution = distribution(steps);
+  evaluation.peak_distribution = distribution(peaks);
+  evaluation.step_s = evaluation.step_distribution.p50;
+  const auto median = static_cast<std::size_t>(std::find(steps.begin(), steps.end(), evaluation.step_s) - steps.begin());
+  evaluation.mean = means[median];
+  evaluation.stages = stages.back();
+  for (std::size_t s = 0; s < evaluation.stages.size(); ++s) {
+    evaluation.stages[s].busy_s = stages[median][s].busy_s;
+    evaluation.stages[s].bubble_s = stages[median][s].bubble_s;
+  }
+
+  const bool closed = scenario->memory.accounting == scenario::Accounting::closed_form;
+  const auto device = closed ? static_cast<std::int64_t>(std::llround(evaluation.closed_form_total_bytes)) : evaluation.worst.device_bytes();
+  evaluation.fit = judge(device, scenario->usable_bytes(), scenario->capacity_bytes());
+  double over = 0;
+  for (double peak : peaks)
+    if ((closed ? static_cast<double>(device) : peak) > static_cast<double>(scenario->usable_bytes())) ++over;
+  evaluation.overflow_probability = over / static_cast<double>(peaks.size());
+
+  const double tokens = static_cast<double>(scenario->training.global_batch_size) * static_cast<double>(scenario->training.seq_length);
+  evaluation.flops_per_token = model::training_flops_per_token(scenario->model, scenario->training.seq_length);
+  evaluation.tokens_per_s_per_gpu = tokens / evaluation.step_s / static_cast<double>(scenario->layout.world);
+  evaluation.model_flops_per_gpu = evaluation.tokens_per_s_per_gpu * evaluation.flops_per_token;
+  evaluation.mfu = evaluation.model_flops_per_gpu / scenario->hardware.device.peak_bf16.value;
+  return evaluation;
+}
+
+}  // namespace moeplan::search

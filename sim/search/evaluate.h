@@ -1,0 +1,89 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/step.h"
+#include "memory/replay.h"
+#include "scenario/scenario.h"
+
+// A scenario evaluated: plan, memory replay of every rank and timed step, for each iteration asked for. Plain numbers
+// that reports print.
+namespace moeplan::search {
+
+enum class Verdict { fits, tight, oom };    // tight: fits with less than 5 % headroom
+std::string verdict_name(Verdict verdict);  // "FITS", "TIGHT", "OOM"
+
+// What decides the verdict. Replay: allocated + outside of the rank with the largest device bytes. Closed form: static
+// + activations of MemFine's equations.
+struct Fit {
+  Verdict verdict = Verdict::fits;
+  std::int64_t device_bytes = 0, usable_bytes = 0, capacity_bytes = 0;
+  double headroom_fraction = 0;  // (usable - device) / usable; negative when it does not fit
+};
+// Boundaries: OOM when device > usable; TIGHT when headroom < 0.05.
+Fit judge(std::int64_t device_bytes, std::int64_t usable_bytes, std::int64_t capacity_bytes);
+
+struct StageSummary {
+  std::int64_t stage = 0, first_rank = 0, last_rank = 0, first_layer = 0, last_layer = 0;
+  std::int64_t peak_allocated_bytes = 0, peak_rank = 0, static_bytes = 0;
+  double busy_s = 0, bubble_s = 0;  // means over the stage's ranks
+  double s_max_rows = 0;            // with MemFine: rows that the adaptive rule allows; else 0
+};
+
+// One MoE layer over microbatches, EP groups (and iterations).
+struct LayerRouting {
+  int layer = 0;
+  double max_over_mean_expert = 0, max_over_mean_rank = 0;  // of the whole step
+  std::int64_t max_received_rows = 0;                       // s'': largest of one rank in one microbatch
+  std::int64_t max_received_rank = 0;                       // that rank
+  std::vector<std::int64_t> chunks_by_microbatch;           // largest over EP groups
+};
+
+struct RoutingSummary {
+  std::string source;
+  std::vector<std::string> notes;
+  double repeats = 0;
+  std::int64_t tokens = 0;                                  // of one step
+  double max_over_mean_expert = 0, max_over_mean_rank = 0;  // means over layers
+  double worst_max_over_mean_expert = 0, worst_max_over_mean_rank = 0;
+  std::vector<LayerRouting> layers;
+  double retained_row_share = 1, retained_score_share = 1;  // of backward; 1 without selection
+  bool selects = false;
+};
+
+struct Distribution {
+  double p50 = 0, p95 = 0, p99 = 0, max = 0;
+};
+// Nearest-rank quantiles of a non-empty list.
+Distribution distribution(std::vector<double> values);
+
+struct Evaluation {
+  std::shared_ptr<const scenario::Scenario> scenario;
+  Fit fit;
+  memory::RankMemory worst;                 // rank with the largest device bytes (lowest rank on ties)
+  std::vector<memory::AliveTensor> alive;   // at the worst rank's peak
+  std::vector<memory::RankMemory> ranks;    // per rank: its highest over the iterations
+  double closed_form_activation_bytes = 0;  // largest over ranks
+  std::int64_t closed_form_rank = 0;
+  std::int64_t replay_activation_bytes = 0;  // of the same rank: peak minus static
+  double closed_form_total_bytes = 0;        // static + closed form
+  double step_s = 0;                         // median over iterations
+  double tokens_per_s_per_gpu = 0, model_flops_per_gpu = 0, mfu = 0;
+  double flops_per_token = 0;
+  engine::TimeParts mean;  // over ranks, of the median iteration
+  std::vector<StageSummary> stages;
+  RoutingSummary routing;
+  std::int64_t iterations = 1;
+  Distribution step_distribution, peak_distribution;  // over iterations; peak: largest device bytes of an iteration
+  double overflow_probability = 0;                    // share of iterations whose peak is above usable
+  std::int64_t ops = 0;                               // engine ops evaluated, for --stats
+};
+
+// threads <= 0: as many as the machine has. Same result whatever the number.
+Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads = 0);
+
+}  // namespace moeplan::search

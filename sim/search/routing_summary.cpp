@@ -1,0 +1,81 @@
+#include "search/routing_summary.h"
+
+#include <algorithm>
+
+#include "routing/statistics.h"
+
+namespace moeplan::search {
+
+RoutingCollector::RoutingCollector(const scenario::Scenario& scenario) : scenario_(scenario) {
+  for (int layer : scenario.model.moe_layer_ids()) {
+    LayerRouting routing;
+    routing.layer = layer;
+    routing.chunks_by_microbatch.assign(static_cast<std::size_t>(scenario.microbatches()), 0);
+    layers_.push_back(std::move(routing));
+    expert_rows_.emplace_back(static_cast<std::size_t>(scenario.model.moe.experts), 0);
+  }
+}
+
+void RoutingCollector::add(const plan::Plan& plan) {
+  const std::int64_t ep = scenario_.layout.ep;
+  const std::int64_t local = scenario_.model.moe.experts / ep;
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    LayerRouting& layer = layers_[l];
+    for (std::int64_t mb = 0; mb < scenario_.microbatches(); ++mb) {
+      for (std::int64_t group = 0; group < plan.groups_per_stage(); ++group) {
+        const auto& decision = plan.decision(static_cast<std::int64_t>(l), mb, group);
+        auto& chunks = layer.chunks_by_microbatch[static_cast<std::size_t>(mb)];
+        chunks = std::max(chunks, decision.chunks);
+        retained_ += decision.retained_rows;
+        routed_ += decision.routed_rows;
+        retained_score_ += decision.retained_score;
+        total_score_ += decision.total_score;
+        selects_ = selects_ || decision.select;
+        for (std::int64_t member = 0; member < ep; ++member) {
+          std::int64_t received = 0;
+          for (const auto& rows : decision.forward_rows) {
+            received += rows.received(member);
+            // Home placement: the instances of a member are its experts in order.
+            const auto on = rows.rows_on(member);
+            for (std::size_t e = 0; e < on.size() && static_cast<std::int64_t>(e) < local; ++e)
+              expert_rows_[l][static_cast<std::size_t>(member * local) + e] += on[e];
+          }
+          if (received > layer.max_received_rows) {
+            layer.max_received_rows = received;
+            const std::int64_t stage = layer.layer / scenario_.layers_per_stage();
+            layer.max_received_rank = stage * scenario_.layout.stage_size() + group * ep + member;
+          }
+        }
+      }
+    }
+  }
+}
+
+RoutingSummary RoutingCollector::summary() const {
+  RoutingSummary summary;
+  if (scenario_.loads) {
+    const auto description = scenario_.loads->describe();
+    summary.source = description.source;
+    summary.notes = description.notes;
+    summary.repeats = description.repeats;
+  } else {
+    summary.source = "no routed experts";
+  }
+  summary.tokens = scenario_.training.global_batch_size * scenario_.training.seq_length;
+  summary.layers = layers_;
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    LayerRouting& layer = summary.layers[l];
+    layer.max_over_mean_expert = routing::max_over_mean(expert_rows_[l]);
+    layer.max_over_mean_rank = routing::rank_max_over_mean(expert_rows_[l], scenario_.layout.ep);
+    summary.max_over_mean_expert += layer.max_over_mean_expert / static_cast<double>(layers_.size());
+    summary.max_over_mean_rank += layer.max_over_mean_rank / static_cast<double>(layers_.size());
+    summary.worst_max_over_mean_expert = std::max(summary.worst_max_over_mean_expert, layer.max_over_mean_expert);
+    summary.worst_max_over_mean_rank = std::max(summary.worst_max_over_mean_rank, layer.max_over_mean_rank);
+  }
+  summary.selects = selects_;
+  if (routed_ > 0) summary.retained_row_share = retained_ / routed_;
+  if (total_score_ > 0) summary.retained_score_share = retained_score_ / total_score_;
+  return summary;
+}
+
+}  // namespace moeplan::search

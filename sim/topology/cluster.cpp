@@ -1,0 +1,174 @@
+#include "topology/cluster.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <boost/graph/compressed_sparse_row_graph.hpp>
+#include <boost/graph/dijkstra_shortest_paths.hpp>
+#include <boost/property_map/function_property_map.hpp>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "base/checked.h"
+
+namespace moeplan::topology {
+namespace {
+
+enum class LinkKind : std::uint8_t { gpu_switch, switch_gpu, gpu_nic, nic_fabric, fabric_nic, nic_gpu };
+
+struct LinkProperty {
+  LinkKind kind = LinkKind::gpu_switch;
+};
+
+using SparseGraph = boost::compressed_sparse_row_graph<boost::directedS, boost::no_property, LinkProperty,
+                                                       boost::no_property, std::uint32_t, std::uint32_t>;
+using Vertex = SparseGraph::vertex_descriptor;
+using Edge = SparseGraph::edge_descriptor;
+
+// Ends the search once the target's distance is final.
+struct Found {};
+struct StopAt : boost::default_dijkstra_visitor {
+  explicit StopAt(Vertex wanted) : target(wanted) {}
+  void examine_vertex(Vertex vertex, const SparseGraph&) const {
+    if (vertex == target) throw Found{};
+  }
+  Vertex target;
+};
+
+}  // namespace
+
+// Vertices in this order: GPUs, switches, NICs as senders, the fabric, NICs as receivers. A NIC stands twice, once a
+// direction, so that no path turns round inside a NIC; links are full duplex for the same reason.
+struct Cluster::Graph {
+  Graph(const HardwareProfile& profile, std::int64_t gpus);
+
+  double latency(LinkKind kind) const {
+    const bool scale_up = kind == LinkKind::gpu_switch || kind == LinkKind::switch_gpu;
+    return scale_up ? scale_up_latency / 2 : nic_latency / 4;  // two links inside a node, four across nodes
+  }
+  double bandwidth(LinkKind kind) const {
+    const bool scale_up = kind == LinkKind::gpu_switch || kind == LinkKind::switch_gpu;
+    return scale_up ? scale_up_rate : port_rate;
+  }
+  std::int64_t port_of(std::int64_t gpu) const {  // NIC vertices are numbered over the cluster
+    const std::int64_t node = gpu / gpus_per_node;
+    return node * ports_per_node + gpu % gpus_per_node * ports_per_node / gpus_per_node;
+  }
+  std::string name(std::int64_t vertex) const;
+
+  std::int64_t gpus = 0, nodes = 0, gpus_per_node = 1, nics_per_node = 1;
+  std::int64_t ports_per_node = 1;  // NIC vertices a node: where NICs outnumber GPUs, the NICs of one GPU are one port
+  double scale_up_rate = 0, nic_rate = 0, port_rate = 0, scale_up_latency = 0, nic_latency = 0;
+  std::int64_t first_switch = 0, first_sender = 0, fabric = 0, first_receiver = 0;
+  SparseGraph links;
+};
+
+Cluster::Graph::Graph(const HardwareProfile& profile, std::int64_t gpu_count) : gpus(gpu_count) {
+  MOEPLAN_CHECK(gpus >= 1, "a cluster has at least one GPU");
+  const HardwareProfile::Network& network = profile.network;
+  gpus_per_node = std::llround(network.gpus_per_node.value);
+  nics_per_node = std::llround(network.nics_per_node.value);
+  MOEPLAN_CHECK(gpus_per_node >= 1 && nics_per_node >= 1, "the profile was read without its faults being thrown");
+  nodes = base::ceil_div(gpus, gpus_per_node);
+  ports_per_node = std::min(nics_per_node, gpus_per_node);
+  scale_up_rate = network.scale_up_bandwidth.value * network.scale_up_efficiency.value;
+  nic_rate = network.nic_bandwidth.value * network.nic_efficiency.value;
+  port_rate = nic_rate * static_cast<double>(nics_per_node) / static_cast<double>(ports_per_node);
+  scale_up_latency = network.scale_up_latency.value;
+  nic_latency = network.nic_latency.value;
+
+  const std::int64_t ports = nodes * ports_per_node;
+  first_switch = gpus;
+  first_sender = first_switch + nodes;
+  fabric = first_sender + ports;
+  first_receiver = fabric + 1;
+  const std::int64_t vertices = first_receiver + ports;
+
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;  // sorted by source, as the sparse form needs
+  std::vector<LinkProperty> properties;
+  edges.reserve(static_cast<std::size_t>(4 * gpus + 2 * ports));
+  properties.reserve(edges.capacity());
+  const auto add = [&](std::int64_t from, std::int64_t to, LinkKind kind) {
+    edges.emplace_back(static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to));
+    properties.push_back({kind});
+  };
+  for (std::int64_t gpu = 0; gpu < gpus; ++gpu) {
+    add(gpu, first_switch + gpu / gpus_per_node, LinkKind::gpu_switch);
+    add(gpu, first_sender + port_of(gpu), LinkKind::gpu_nic);
+  }
+  for (std::int64_t node = 0; node < nodes; ++node) {
+    const std::int64_t end = std::min(gpus, (node + 1) * gpus_per_node);
+    for (std::int64_t gpu = node * gpus_per_node; gpu < end; ++gpu) add(first_switch + node, gpu, LinkKind::switch_gpu);
+  }
+  for (std::int64_t port = 0; port < ports; ++port) add(first_sender + port, fabric, LinkKind::nic_fabric);
+  for (std::int64_t port = 0; port < ports; ++port) add(fabric, first_receiver + port, LinkKind::fabric_nic);
+  for (std::int64_t gpu = 0; gpu < gpus; ++gpu)  // port_of rises with gpu: still sorted
+    add(first_receiver + port_of(gpu), gpu, LinkKind::nic_gpu);
+  links = SparseGraph(boost::edges_are_sorted, edges.begin(), edges.end(), properties.begin(),
+                      static_cast<std::uint32_t>(vertices));
+}
+
+std::string Cluster::Graph::name(std::int64_t vertex) const {
+  if (vertex < first_switch) return fmt::format("gpu{}", vertex);
+  if (vertex < first_sender) return fmt::format("switch{}", vertex - first_switch);
+  if (vertex == fabric) return "fabric";
+  const std::int64_t port = vertex < fabric ? vertex - first_sender : vertex - first_receiver;
+  const std::int64_t nic = port % ports_per_node * nics_per_node / ports_per_node;
+  return fmt::format("nic{}", port / ports_per_node * nics_per_node + nic);
+}
+
+Cluster::Cluster(const HardwareProfile& profile, std::int64_t gpus) : graph_(std::make_unique<Graph>(profile, gpus)) {}
+Cluster::~Cluster() = default;
+Cluster::Cluster(Cluster&&) noexcept = default;
+Cluster& Cluster::operator=(Cluster&&) noexcept = default;
+
+std::int64_t Cluster::gpus() const { return graph_->gpus; }
+std::int64_t Cluster::nodes() const { return graph_->nodes; }
+std::int64_t Cluster::gpus_per_node() const { return graph_->gpus_per_node; }
+std::int64_t Cluster::nic_of(std::int64_t gpu) const {
+  return gpu % graph_->gpus_per_node * graph_->nics_per_node / graph_->gpus_per_node;
+}
+double Cluster::scale_up_rate() const { return graph_->scale_up_rate; }
+double Cluster::nic_rate() const { return graph_->nic_rate; }
+double Cluster::scale_up_latency() const { return graph_->scale_up_latency; }
+double Cluster::nic_latency() const { return graph_->nic_latency; }
+double Cluster::gpus_per_nic() const {
+  return static_cast<double>(graph_->gpus_per_node) / static_cast<double>(graph_->nics_per_node);
+}
+std::size_t Cluster::vertex_count() const { return boost::num_vertices(graph_->links); }
+std::size_t Cluster::edge_count() const { return boost::num_edges(graph_->links); }
+
+std::vector<Link> Cluster::route(std::int64_t a, std::int64_t b) const {
+  MOEPLAN_CHECK(a >= 0 && a < gpus() && b >= 0 && b < gpus(), "rank outside the cluster");
+  std::vector<Link> path;
+  if (a == b) return path;
+  const SparseGraph& links = graph_->links;
+  const std::size_t count = boost::num_vertices(links);
+  std::vector<Vertex> before(count);
+  std::vector<double> distance(count);
+  // The tiny term makes the path with fewer links win where latencies tie (or are all 0).
+  constexpr double kHop = 1e-15;
+  const auto weight = boost::make_function_property_map<Edge, double>(
+      [&](const Edge& edge) { return graph_->latency(links[edge].kind) + kHop; });
+  const auto target = static_cast<Vertex>(b);
+  const auto index = boost::get(boost::vertex_index, links);
+  try {
+    boost::dijkstra_shortest_paths(links, static_cast<Vertex>(a),
+                                   boost::weight_map(weight)
+                                       .predecessor_map(boost::make_iterator_property_map(before.begin(), index))
+                                       .distance_map(boost::make_iterator_property_map(distance.begin(), index))
+                                       .visitor(StopAt(target)));
+  } catch (const Found&) {  // the library's way to end a search early
+  }
+  for (Vertex to = target; to != static_cast<Vertex>(a); to = before[to]) {
+    const Vertex from = before[to];
+    MOEPLAN_CHECK(from != to, "every GPU reaches every other");
+    const LinkKind kind = links[boost::edge(from, to, links).first].kind;
+    path.push_back({graph_->name(from) + "-" + graph_->name(to), graph_->bandwidth(kind), graph_->latency(kind)});
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+}  // namespace moeplan::topology

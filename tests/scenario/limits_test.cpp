@@ -1,0 +1,60 @@
+#include "scenario/limits.h"
+
+#include <doctest/doctest.h>
+
+#include "support.h"
+
+using namespace moeplan;
+using namespace moeplan::scenario;
+using namespace moeplan::scenario::testing;
+
+TEST_CASE("the operations of a run are counted from its loops") {
+  // 8 ranks x 4 layers x 2 microbatches x (12 + 12 x 4 chunks) = 64 x 60
+  CHECK(estimated_operations(resolve()) == 3840.0);
+  Options options = options_with();
+  options.iterations = 3;
+  CHECK(estimated_operations(resolve_with(kSmall, options)) == 3.0 * 3840.0);
+  // Without policies 64 x 24; the adaptive rule counts its largest bin; LRMoE adds 16 x 128 x 2 x 3 / 16 copies.
+  CHECK(estimated_operations(resolve(kSmall, {{"policies", "{}"}})) == 64.0 * 24.0);
+  CHECK(estimated_operations(resolve(kSmall, {{"policies", "{ memfine: { bins: [1, 8] } }"}})) == 64.0 * 108.0);
+  CHECK(estimated_operations(resolve(kSmall, {{"policies", "{ lrmoe: {} }"}})) == 64.0 * 24.0 + 768.0);
+}
+
+TEST_CASE("work above the bound is refused with the estimate and the limit that allows it") {
+  // 2e8 / 3840 = 52083.3 iterations.
+  Options options = options_with();
+  options.iterations = 52083;
+  CHECK(faults_with(kSmall, options).empty());
+  options.iterations = 52084;
+  const std::vector<base::Fault> faults = faults_with(kSmall, options);
+  REQUIRE(faults.size() == 1);
+  const std::string text = base::format_fault(faults[0]);
+  CHECK(
+      holds(text, "needs about 2.0e+08 operations (8 ranks x 4 layers of a stage x 2 microbatches x 52084 iterations"));
+  CHECK(holds(text, "--limit 2 allows it"));
+  options.limit = 2.0;
+  CHECK(faults_with(kSmall, options).empty());
+}
+
+TEST_CASE("tokens and copies stay below 2^31") {
+  // 4 members x 2 experts a token x 2^22 positions x 64 samples = 2^31 copies: one too many; 63 samples are 31/32 of
+  // it.
+  const Settings at_bound = {{"seq", "4194304"}, {"mbs", "64"}, {"gbs", "512"}};
+  CHECK(holds(refusal(kSmall, at_bound), "more than 2^31 - 1 cannot be counted"));
+  const Settings below = {{"seq", "4194304"}, {"mbs", "63"}, {"gbs", "504"}};
+  CHECK(refusal(kSmall, below).empty());
+}
+
+TEST_CASE("shapes whose bytes cannot be counted are refused") {
+  const Settings wide = {{"seq", "4194304"},
+                         {"mbs", "32"},
+                         {"gbs", "16777216"},
+                         {"model.hidden_size", "262144"},
+                         {"model.vocab_size", "16777216"}};
+  CHECK(holds(refusal(kSmall, wide), "cannot be counted"));
+}
+
+TEST_CASE("values beyond any cluster are refused by their range") {
+  CHECK(holds(refusal(kSmall, {{"gpus", "9223372036854775807"}}), "expected an integer from 1 to 131072"));
+  CHECK(holds(refusal(kSmall, {{"gbs", "99999999999999999999"}}), "expected an integer"));
+}

@@ -1,0 +1,141 @@
+#include <doctest/doctest.h>
+
+#include "scenario/keys.h"
+#include "support.h"
+
+using namespace moeplan;
+using namespace moeplan::scenario;
+using namespace moeplan::scenario::testing;
+
+TEST_CASE("what this version does not do is refused by name, and 1 is taken") {
+  for (const std::string key :
+       {"context_parallel_size", "virtual_pipeline_model_parallel_size", "expert_tensor_parallel_size"}) {
+    CAPTURE(key);
+    const std::string text = small_with("  ep: 4\n", "  ep: 4\n  " + key + ": 2\n");
+    CHECK(refusal(text) == "s.yaml:6:" + std::to_string(key.size() + 5) + ": parallel." + key +
+                               ": 2 is not supported in this version; expected 1\n");
+    CHECK(refusal(small_with("  ep: 4\n", "  ep: 4\n  " + key + ": 1\n")).empty());
+  }
+}
+
+TEST_CASE("a refusal under a short name names the whole key") {
+  CHECK(holds(refusal(small_with("  ep: 4\n", "  ep: 4\n  cp: 2\n")),
+              "s.yaml:6:7: parallel.cp: context_parallel_size: 2 is not supported in this version; expected 1"));
+}
+
+TEST_CASE("values of other versions are refused by name, and unknown ones with the nearest name") {
+  struct Case {
+    const char* key;
+    const char* value;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"precision", "fp8", "fp8 is not supported in this version; expected bf16"},
+      {"precision", "bf61", "did you mean 'bf16'?"},
+      {"schedule", "interleaved", "interleaved is not supported in this version; expected one of 1f1b, gpipe"},
+      {"schedule", "1f1p", "did you mean '1f1b'?"},
+      {"dispatcher", "allgather", "allgather is not supported in this version; expected alltoall"},
+      {"dispatcher", "flex", "flex is not supported in this version; expected alltoall"},
+      {"sharding", "zero3", "zero3 is not supported in this version; expected one of zero1, ddp"},
+      {"optimizer.kind", "muon", "muon is not supported in this version; expected adam"},
+      {"recompute_method", "block", "block is not supported in this version; expected uniform"},
+      {"recompute_num_layers", "2", "2 is not supported in this version; expected 1"},
+      {"lrmoe.mode", "A", "A is not supported in this version; expected B"},
+      {"pipeline_model_parallel_layout", "'Et*4|L'", "a layout string is not supported in this version"},
+      {"routing", "{ preset: aux-loss, iteration: 50 }",
+       "a preset of routing is not supported in this version; expected trace, balanced or lognormal"},
+      {"routing", "{ balanced: true, map: { layers: cyclic } }", "a map of layers is not supported in this version"},
+      {"policies", "{ symi: {} }", "this policy is not supported in this version; expected memfine or lrmoe"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.key);
+    CAPTURE(c.value);
+    CHECK(holds(refusal(kSmall, {{c.key, c.value}}), c.message));
+  }
+  CHECK(faults_of(kSmall, {{"schedule", "gpipe"}}).empty());
+  CHECK(faults_of(kSmall, {{"lrmoe.mode", "B"}}).empty());
+}
+
+TEST_CASE("sequence parallelism may be off only without tensor parallelism") {
+  CHECK(faults_of(kSmall, {{"sequence_parallel", "false"}}).empty());
+  CHECK(holds(refusal(kSmall, {{"sequence_parallel", "false"}, {"tp", "2"}, {"gbs", "4"}}),
+              "false with tensor_model_parallel_size > 1 is not supported in this version; expected true"));
+}
+
+TEST_CASE("all faults of a file are reported at once, in the order of the file") {
+  const std::string text = R"(model: tiny-moe
+cluster: { hardware: h100-sxm, gpus: zero }
+parallel: { tp: 0, cp: 3 }
+training: { micro_batch_size: 1, global_batch_size: 16, sequence_length: 128 }
+memory: { usable_fraction: 1.5 }
+routing: { balanced: true, lognormal: { sigma: -1 } }
+)";
+  const std::vector<base::Fault> faults = faults_of(text);
+  std::vector<int> lines;
+  for (const base::Fault& fault : faults) lines.push_back(fault.where.line);
+  // Line 4: seq_length is missing and sequence_length unknown. Line 6: two ways of routing, and sigma below 0.
+  CHECK(lines == std::vector<int>{2, 3, 3, 4, 4, 5, 6, 6});
+  CHECK(holds(refusal(text), "missing key 'seq_length'"));
+  CHECK(holds(refusal(text), "unknown key 'sequence_length'"));
+}
+
+TEST_CASE("both spellings of a key are a fault with both places") {
+  const std::string text = refusal(small_with("  ep: 4\n", "  ep: 4\n  expert_model_parallel_size: 2\n"));
+  CHECK(holds(text, "are the same key"));
+  CHECK(holds(text, "s.yaml:5:3"));
+  CHECK(holds(text, "see also s.yaml:6:3"));
+}
+
+TEST_CASE("routing is stated in exactly one way") {
+  CHECK(holds(refusal(small_with("routing: { balanced: true }\n", "")), "missing key 'routing'"));
+  CHECK(holds(refusal(small_with("{ balanced: true }", "{}")), "expected one of trace, balanced, lognormal"));
+  CHECK(holds(refusal(small_with("balanced: true", "balanced: false")), "expected true"));
+  const std::string both = refusal(small_with("balanced: true", "balanced: true, trace: counts.csv"));
+  CHECK(holds(both, "'trace' and 'balanced' both state the routing"));
+  CHECK(holds(both, "see also s.yaml:12:35: routing.trace"));
+  CHECK(
+      holds(refusal(small_with("balanced: true", "balanced: true, seed: 3")), "'seed' is a key of routing by a trace"));
+}
+
+TEST_CASE("settings of MemFine are checked") {
+  const auto memfine = [](const std::string& settings) {
+    return refusal(small_with("{ rule: fixed, chunks: 4 }", settings));
+  };
+  CHECK(holds(memfine("{ rule: fixed }"), "the fixed rule needs 'chunks'"));
+  CHECK(holds(memfine("{ chunks: 4 }"), "no rule is stated"));
+  CHECK(holds(memfine("{ rule: fixed, chunks: 0 }"), "expected an integer from 1 to 4096, got '0'"));
+  CHECK(holds(memfine("{ bins: [] }"), "expected at least one count of chunks"));
+  CHECK(holds(memfine("{ bins: [1, 4, 4] }"), "expected counts that grow"));
+  CHECK(holds(memfine("{ alpha: 0 }"), "expected a number > 0"));
+  CHECK(holds(memfine("{ planning_capacity: 64 }"), "expected a size such as '80 GiB'"));
+  CHECK(memfine("{ bins: [1, 4, 5], alpha: 1 }").empty());
+}
+
+TEST_CASE("recompute modules are checked against the granularity and by name") {
+  const auto memory = [](const std::string& settings) {
+    return refusal(small_with("{ usable_fraction: 0.5 }", settings));
+  };
+  CHECK(holds(memory("{ recompute_modules: [mlp] }"), "only under 'recompute_granularity: selective'"));
+  CHECK(holds(memory("{ recompute_granularity: selective, recompute_modules: [core_atn] }"),
+              "did you mean 'core_attn'?"));
+  CHECK(holds(memory("{ recompute_granularity: selective, recompute_modules: [mlp, mlp] }"), "'mlp' is listed twice"));
+  CHECK(holds(memory("{ recompute_granularity: selective, recompute_modules: [[mlp]] }"), "got a list"));
+  CHECK(holds(memory("{ given_static_bytes: 43 }"), "expected a size such as '80 GiB'"));
+}
+
+TEST_CASE("no key of the table is taken without being read") {
+  // A mapping with a key that nothing knows is right for no key: each must refuse it.
+  for (const Key& key : key_table()) {
+    CAPTURE(key.path);
+    CHECK_FALSE(faults_of(kSmall, {{std::string(key.path), "{ no_such_key_at_all: 1 }"}}).empty());
+  }
+}
+
+TEST_CASE("options outside their range are refused by name") {
+  Options options = options_with();
+  options.iterations = 0;
+  CHECK(holds(base::format_fault(faults_with(kSmall, options).at(0)), "--iterations: expected an integer from 1"));
+  options.iterations = 1;
+  options.limit = 0.0;
+  CHECK(holds(base::format_fault(faults_with(kSmall, options).at(0)), "--limit: expected a number > 0"));
+}

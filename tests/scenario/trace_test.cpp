@@ -1,0 +1,94 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "support.h"
+
+using namespace moeplan;
+using namespace moeplan::scenario;
+using namespace moeplan::scenario::testing;
+
+namespace {
+
+std::string with_trace(const std::string& path) { return small_with("balanced: true", "trace: " + path); }
+
+}  // namespace
+
+TEST_CASE("a trace is found from the folder of the scenario, and its counts are the loads") {
+  const Scenario s = resolve(with_trace("counts.csv"));
+  CHECK(s.routing_label == "trace");
+  // counts.csv, layer 1: 16 of 32 copies go to expert 0. A step has 128 tokens a replica, so 256 copies: 128 of them.
+  std::vector<std::int64_t> counts(8, 0);
+  s.loads->add_counts({0, 0, 0, 0, 128}, 0, counts);
+  CHECK(counts[0] == 128);
+  CHECK(holds(s.loads->describe().source, "counts.csv"));
+  CHECK_FALSE(holds(s.loads->describe().source, kData));  // as the file names it, not where the tests run
+}
+
+TEST_CASE("the path of an option starts where the command runs") {
+  const std::string from_here = std::filesystem::relative(kData + "/counts.csv").string();
+  CHECK(resolve(kSmall, {{"routing", "{ trace: '" + from_here + "' }"}}).routing_label == "trace");
+  CHECK(holds(refusal(kSmall, {{"routing", "{ trace: no_such_folder/counts.csv }"}}),
+              "'no_such_folder/counts.csv' does not exist"));
+}
+
+TEST_CASE("a trace that is not there is a fault at its key") {
+  const std::string text = refusal(with_trace("nowhere.csv"));
+  CHECK(holds(text, "s.yaml:12:19: routing.trace: expected a file or folder with a trace"));
+  CHECK(holds(text, "nowhere.csv' does not exist"));
+}
+
+TEST_CASE("a trace of another model is refused with both places") {
+  const std::vector<base::Fault> faults = faults_of(with_trace("counts-other-layers.csv"));
+  REQUIRE(faults.size() >= 2);  // 4 experts against 8, and layers 1 and 2 against 1 to 3
+  bool experts = false, layers = false;
+  for (const base::Fault& fault : faults) {
+    CHECK(fault.where.key == "routing.trace");
+    REQUIRE(fault.also.size() == 1);
+    experts = experts || fault.also[0].key == "moe.num_experts";
+    layers = layers || fault.also[0].key == "layers";
+  }
+  CHECK(experts);
+  CHECK(layers);
+}
+
+TEST_CASE("faults inside a trace keep their line and name the scenario that asked for it") {
+  const std::string text = refusal(with_trace("counts-broken.csv"));
+  CHECK(holds(text, "counts-broken.csv:2"));
+  CHECK(holds(text, "see also s.yaml:12:19: routing.trace"));
+}
+
+TEST_CASE("faults of the trace and of the layout are reported together") {
+  const std::string text = refusal(with_trace("counts-other-layers.csv"), {{"gbs", "20"}});
+  CHECK(holds(text, "the trace has"));
+  CHECK(holds(text, "expected a multiple of micro_batch_size"));
+}
+
+TEST_CASE("variants of a sweep read a trace once") {
+  // The file is removed after the first scenario: the second can only have it from the cache.
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "moeplan-trace-cache-test";
+  std::filesystem::create_directories(folder);
+  const std::string copy = (folder / "counts.csv").string();
+  std::filesystem::copy_file(kData + "/counts.csv", copy, std::filesystem::copy_options::overwrite_existing);
+  const std::shared_ptr<TraceCache> cache = make_trace_cache();
+  const Scenario first = resolve_with(with_trace(copy), options_with(), cache);
+  std::ofstream(copy) << "step,layer,e0\n0,1,5\n";
+  const Scenario second = resolve_with(with_trace(copy), options_with({{"ep", "8"}}), cache);
+  CHECK(first.loads->describe().source == second.loads->describe().source);
+  CHECK_FALSE(
+      faults_of(with_trace(copy)).empty());  // without the cache the new file is read, and is no trace of the model
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("errors of reading are not kept: a trace that is mended is read") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "moeplan-trace-mended-test";
+  std::filesystem::create_directories(folder);
+  const std::string copy = (folder / "counts.csv").string();
+  std::ofstream(copy) << "no header\n";
+  const std::shared_ptr<TraceCache> cache = make_trace_cache();
+  CHECK_THROWS_AS(resolve_with(with_trace(copy), options_with(), cache), base::Error);
+  std::filesystem::copy_file(kData + "/counts.csv", copy, std::filesystem::copy_options::overwrite_existing);
+  CHECK(resolve_with(with_trace(copy), options_with(), cache).routing_label == "trace");
+  std::filesystem::remove_all(folder);
+}

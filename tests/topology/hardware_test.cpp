@@ -1,0 +1,142 @@
+#include "topology/hardware.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "support.h"
+
+using namespace moeplan;
+using topology::Evidence;
+using topology::HardwareProfile;
+using topology::test::shipped_profile;
+
+namespace {
+
+// Texts of the faults of the H100 profile with one value replaced.
+std::string faults_with(const std::string& path, const std::string& value) {
+  base::Faults faults;
+  topology::read_hardware(config::with_override(shipped_profile("h100-sxm"), path, value, "--set"), "h100-sxm", faults);
+  try {
+    faults.throw_if_any();
+  } catch (const base::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("every shipped profile reads without a fault, with a source for each value") {
+  for (const char* id : {"h100-sxm", "h200-sxm", "ascend-910b-64gb"}) {
+    CAPTURE(id);
+    base::Faults faults;
+    const HardwareProfile profile = topology::read_hardware(shipped_profile(id), id, faults);
+    CHECK_NOTHROW(faults.throw_if_any());
+    CHECK(profile.id == id);
+    CHECK(!profile.title.empty());
+    CHECK(!profile.aliases.empty());
+    std::set<std::string> keys;
+    for (const auto& [key, value] : profile.all()) {
+      CAPTURE(key);
+      CHECK(keys.insert(key).second);
+      CHECK(value.source.size() >= 4);
+    }
+    // 4 device, 7 gemm, 3 grouped_gemm, 5 attention, 4 memory_bound, 2 host, 11 network, 3 overheads
+    CHECK(keys.size() == 39);
+  }
+}
+
+TEST_CASE("values are held in base units, with their evidence") {
+  base::Faults faults;
+  const HardwareProfile profile = topology::read_hardware(shipped_profile("h200-sxm"), "h200-sxm", faults);
+  CHECK(profile.device.memory_capacity.value == 143771.0 * 1024 * 1024);
+  CHECK(profile.gemm.launch.value == doctest::Approx(2.46e-6));
+  CHECK(profile.gemm.bandwidth.value == doctest::Approx(3.933e12));
+  CHECK(profile.gemm.peak.value == doctest::Approx(842e12));
+  CHECK(profile.gemm.peak.evidence == Evidence::published);
+  CHECK(profile.device.peak_bf16.evidence == Evidence::datasheet);
+  CHECK(profile.network.nic_bandwidth.value == doctest::Approx(50e9));
+  CHECK(profile.network.message_half_size.value == 225000.0);
+}
+
+TEST_CASE("all() keeps the order of the file") {
+  base::Faults faults;
+  const config::Node root = shipped_profile("ascend-910b-64gb");
+  const auto values = topology::read_hardware(root, "ascend", faults).all();
+  std::vector<std::string> written;
+  for (const std::string& section : root.keys()) {
+    if (section == "title" || section == "aliases") continue;
+    for (const std::string& key : root.at(section).keys()) written.push_back(section + "." + key);
+  }
+  REQUIRE(written.size() == values.size());
+  for (std::size_t i = 0; i < written.size(); ++i) CHECK(values[i].first == written[i]);
+}
+
+TEST_CASE("the place of gpus_per_node is kept for rules that other files take part in") {
+  base::Faults faults;
+  const HardwareProfile profile = topology::read_hardware(shipped_profile("h100-sxm"), "h100-sxm", faults);
+  CHECK(contains(profile.where_gpus_per_node.file, "h100-sxm.yaml"));
+  CHECK(profile.where_gpus_per_node.line > 1);
+  CHECK(contains(profile.where_gpus_per_node.key, "network.gpus_per_node"));
+}
+
+TEST_CASE("evidence has four names, strongest first") {
+  CHECK(topology::evidence_name(Evidence::measured) == "measured");
+  CHECK(topology::evidence_name(Evidence::published) == "published");
+  CHECK(topology::evidence_name(Evidence::datasheet) == "datasheet");
+  CHECK(topology::evidence_name(Evidence::assumed) == "assumed");
+  CHECK(Evidence::measured < Evidence::published);
+  CHECK(Evidence::datasheet < Evidence::assumed);
+}
+
+TEST_CASE("a value without its unit is refused with an example") {
+  CHECK(contains(faults_with("gemm.peak.value", "842"), "TFLOP/s"));
+  CHECK(contains(faults_with("gemm.peak.value", "842 GB/s"), "TFLOP/s"));
+  CHECK(faults_with("gemm.peak.value", "842 TFLOP/s") == "");
+}
+
+TEST_CASE("ranges: both sides of each boundary") {
+  CHECK(faults_with("network.nic_efficiency.value", "1.5") == "");
+  CHECK(contains(faults_with("network.nic_efficiency.value", "1.51"), "network.nic_efficiency"));
+  CHECK(contains(faults_with("network.nic_efficiency.value", "0"), "network.nic_efficiency"));
+  CHECK(faults_with("network.nic_efficiency.value", "0.001") == "");
+  CHECK(faults_with("network.nic_latency.value", "0 us") == "");
+  CHECK(contains(faults_with("network.nic_latency.value", "-1 us"), "network.nic_latency"));
+  CHECK(contains(faults_with("device.memory_capacity.value", "0 GiB"), "device.memory_capacity"));
+  CHECK(faults_with("device.memory_capacity.value", "1 GiB") == "");
+  CHECK(faults_with("overheads.workspace.value", "0 MiB") == "");
+  CHECK(contains(faults_with("network.gpus_per_node.value", "0"), "network.gpus_per_node"));
+  CHECK(faults_with("network.gpus_per_node.value", "1") == "");
+  CHECK(contains(faults_with("network.gpus_per_node.value", "7.5"), "network.gpus_per_node"));
+  CHECK(contains(faults_with("network.collective_exponent.value", "0"), "network.collective_exponent"));
+}
+
+TEST_CASE("an unknown evidence or key gets the nearest name") {
+  CHECK(contains(faults_with("gemm.k_pad.evidence", "publishd"), "published"));
+  const std::string misspelt = faults_with("gemm.kpad", "{ value: 1, evidence: assumed, source: test }");
+  CHECK(contains(misspelt, "k_pad"));
+  CHECK(contains(faults_with("gemm.k_pad.unit", "elements"), "unit"));
+  CHECK(contains(faults_with("gemms", "{}"), "gemm"));
+}
+
+TEST_CASE("a value needs its source and its evidence") {
+  CHECK(contains(faults_with("gemm.k_pad", "{ value: 194, evidence: assumed }"), "missing key 'source'"));
+  CHECK(contains(faults_with("gemm.k_pad", "{ value: 194, source: test }"), "missing key 'evidence'"));
+  CHECK(contains(faults_with("gemm.k_pad", "194"), "gemm.k_pad"));
+}
+
+TEST_CASE("all faults of a file come in one pass; a missing section is one fault") {
+  const std::string text =
+      "title: Small\n"
+      "device:\n"
+      "  memory_capacity: { value: 80, evidence: datasheet, source: test }\n"
+      "  sm_count: { value: 132, evidence: guess, source: test }\n";
+  base::Faults faults;
+  topology::read_hardware(config::parse_yaml(text, "small.yaml"), "small", faults);
+  // bare size; unknown evidence; peak_bf16 and memory_bandwidth missing; seven sections missing
+  CHECK(faults.size() == 11);
+}
