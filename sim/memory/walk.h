@@ -14,6 +14,7 @@ class Walk {
   struct Live {
     std::int64_t bytes = 0;  // transient: static memory not counted
     plan::BytesByKind by_kind{};
+    std::int64_t routed_bytes = 0;  // tensors that are sized by routed rows
   };
 
   Walk(const plan::Plan& plan, std::int64_t rank) : plan_(plan), rank_(rank), program_(plan.program_of(rank)) {
@@ -69,11 +70,13 @@ class Walk {
     frame[id] = allocation_bytes(plan_.bytes(tensor.size, visit, rank_));
     live_.bytes += frame[id];
     live_.by_kind[static_cast<std::size_t>(tensor.kind)] += frame[id];
+    if (tensor.size.bytes_per_row != 0) live_.routed_bytes += frame[id];
   }
   void release(const plan::Block& block, std::vector<std::int64_t>& frame, plan::TensorId id) {
     MOEPLAN_CHECK(frame[id] != kDead, block.name + ": tensor is freed but not alive: " + block.tensors[id].name);
     live_.bytes -= frame[id];
     live_.by_kind[static_cast<std::size_t>(block.tensors[id].kind)] -= frame[id];
+    if (block.tensors[id].size.bytes_per_row != 0) live_.routed_bytes -= frame[id];
     frame[id] = kDead;
   }
 

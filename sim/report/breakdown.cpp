@@ -8,7 +8,8 @@ namespace moeplan::report {
 plan::BytesByKind static_by_kind(const search::Evaluation& evaluation) {
   plan::BytesByKind bytes{};
   for (const memory::AliveTensor& tensor : evaluation.alive) {
-    if (tensor.name == plan::tensor_kind_name(tensor.kind)) bytes[static_cast<std::size_t>(tensor.kind)] += tensor.bytes;
+    if (tensor.name == plan::tensor_kind_name(tensor.kind))
+      bytes[static_cast<std::size_t>(tensor.kind)] += tensor.bytes;
   }
   return bytes;
 }
@@ -49,6 +50,8 @@ double closed_form_gap(const search::Evaluation& evaluation) {
   const auto replay = static_cast<double>(evaluation.replay_activation_bytes);
   return replay > 0.0 ? evaluation.closed_form_activation_bytes / replay - 1.0 : 0.0;
 }
+
+std::int64_t whole_bytes(double bytes) { return static_cast<std::int64_t>(std::llround(bytes)); }
 
 std::int64_t routed_peak_bytes(const search::Evaluation& evaluation) {
   std::int64_t largest = 0;

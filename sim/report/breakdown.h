@@ -9,7 +9,7 @@ plan::BytesByKind static_by_kind(const search::Evaluation& evaluation);
 
 // Where a step's seconds go, in the order in which results show them.
 struct TimePart {
-  const char* name = "";   // of text
+  const char* name = "";  // of text
   double seconds = 0;
 };
 std::vector<TimePart> time_parts(const engine::TimeParts& parts);
@@ -25,6 +25,9 @@ WholeRun whole_run(const search::Evaluation& evaluation);
 
 // (closed form - replay) / replay of the activations; 0 when replay has none.
 double closed_form_gap(const search::Evaluation& evaluation);
+
+// Closed-form bytes as the whole number that results show.
+std::int64_t whole_bytes(double bytes);
 
 // Largest over ranks of the routed activations and dispatch buffers alive at once.
 std::int64_t routed_peak_bytes(const search::Evaluation& evaluation);

@@ -10,12 +10,12 @@
 // How figures are written in text.
 namespace moeplan::report {
 
-std::string gib(std::int64_t bytes);                  // "12.34 GiB"
+std::string gib(std::int64_t bytes);  // "12.34 GiB"
 std::string gib(double bytes);
-std::string percent(double fraction);                 // "45 %", below ten "4.5 %"
+std::string percent(double fraction);                   // "45 %", below ten "4.5 %"
 std::string percent_change(double value, double base);  // "+3.2 %", "-12 %", "-" when there is nothing to compare with
-std::string thousands(std::int64_t value);            // "262,144"
-std::string ratio(double value);                      // "1.23"
+std::string thousands(std::int64_t value);              // "262,144"
+std::string ratio(double value);                        // "1.23"
 std::string joined(const std::vector<std::string>& parts, std::string_view separator);
 
 // "rank 12 peaks at 41.23 GiB of 74.87 GiB usable (45 % headroom)", or how far above; under closed-form accounting it

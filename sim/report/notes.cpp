@@ -30,6 +30,19 @@ std::vector<std::string> warnings_of(const scenario::Scenario& scenario) {
   return lines;
 }
 
+std::vector<std::string> short_warnings_of(const scenario::Scenario& scenario) {
+  std::vector<std::string> lines, families;
+  for (const std::string& line : scenario.warnings) lines.push_back(without_absolute_paths(line));
+  for (const cost::FamilyEvidence& family : assumed_families(scenario.hardware)) {
+    families.push_back(fmt::format("{} ({})", family.family, family.weakest_key));
+  }
+  if (!families.empty()) {
+    lines.push_back(
+        fmt::format("times rest on assumed values of {}: {}", scenario.hardware.id, joined(families, ", ")));
+  }
+  return lines;
+}
+
 std::vector<std::string> assumptions_of_version() {
   return {
       "reserved_bytes, peak_reserved_bytes and fragmentation are null: the caching allocator is not modelled; device "

@@ -16,6 +16,9 @@ std::vector<std::string> evidence_warnings(const topology::HardwareProfile& prof
 // Warnings of the scenario, then those of the profile.
 std::vector<std::string> warnings_of(const scenario::Scenario& scenario);
 
+// The same for text: the families of the profile in one line.
+std::vector<std::string> short_warnings_of(const scenario::Scenario& scenario);
+
 // Assumptions of the scenario, notes of the routing source, then what this version does not model and which keys of
 // the JSON are null for it.
 std::vector<std::string> assumptions_of(const search::Evaluation& evaluation);

@@ -38,8 +38,8 @@ std::string layer_range(const search::StageSummary& stage) {
 template <class Value>
 std::string worst_layer(const Evaluation& evaluation, const Value& value) {
   const auto& layers = evaluation.routing.layers;
-  const auto worst = std::max_element(layers.begin(), layers.end(),
-                                      [&](const auto& a, const auto& b) { return value(a) < value(b); });
+  const auto worst =
+      std::max_element(layers.begin(), layers.end(), [&](const auto& a, const auto& b) { return value(a) < value(b); });
   return fmt::format("{} (layer {})", ratio(value(*worst)), worst->layer);
 }
 
@@ -48,8 +48,8 @@ std::string worst_layer(const Evaluation& evaluation, const Value& value) {
 std::string stages_table(const Evaluation& evaluation) {
   const bool budget = std::any_of(evaluation.stages.begin(), evaluation.stages.end(),
                                   [](const auto& stage) { return stage.s_max_rows > 0; });
-  std::vector<Table::Column> columns = {{"stage"}, {"ranks"}, {"layers"}, {"static"}, {"peak allocated"}, {"on rank"},
-                                        {"busy"},  {"bubble"}};
+  std::vector<Table::Column> columns = {{"stage"},          {"ranks"},   {"layers"}, {"static"},
+                                        {"peak allocated"}, {"on rank"}, {"busy"},   {"bubble"}};
   if (budget) columns.push_back({"s'_max rows"});
   Table table(std::move(columns));
   for (const search::StageSummary& stage : evaluation.stages) {
@@ -68,12 +68,19 @@ std::string stages_table(const Evaluation& evaluation) {
 }
 
 std::string ranks_table(const Evaluation& evaluation) {
-  Table table({{"rank"}, {"stage"}, {"static"}, {"peak allocated"}, {"device"}, {"of usable"}, {"phase of the peak", Align::left}});
+  Table table({{"rank"},
+               {"stage"},
+               {"static"},
+               {"peak allocated"},
+               {"routed"},
+               {"device"},
+               {"of usable"},
+               {"phase of the peak", Align::left}});
   for (const std::size_t index : shown_ranks(evaluation)) {
     const memory::RankMemory& rank = evaluation.ranks[index];
     const double share = static_cast<double>(rank.device_bytes()) / static_cast<double>(evaluation.fit.usable_bytes);
     table.add({fmt::format("{}", rank.rank), fmt::format("{}", rank.stage), gib(rank.static_bytes),
-               gib(rank.peak.allocated_bytes), gib(rank.device_bytes()), percent(share),
+               gib(rank.peak.allocated_bytes), gib(rank.routed_peak_bytes), gib(rank.device_bytes()), percent(share),
                std::string(memory::phase_name(rank.peak.phase))});
   }
   const std::string heading =
@@ -107,8 +114,8 @@ std::string alive_table(const Evaluation& evaluation) {
   const std::size_t shown = std::min(kTensors, evaluation.alive.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const memory::AliveTensor& tensor = evaluation.alive[i];
-    table.add({tensor.name, std::string(plan::tensor_kind_name(tensor.kind)), thousands(tensor.count),
-               gib(tensor.bytes)});
+    table.add(
+        {tensor.name, std::string(plan::tensor_kind_name(tensor.kind)), thousands(tensor.count), gib(tensor.bytes)});
   }
   const std::string of =
       evaluation.alive.size() > shown ? fmt::format(" ({} largest of {})", shown, evaluation.alive.size()) : "";

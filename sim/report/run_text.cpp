@@ -26,7 +26,8 @@ std::string top_kinds(const plan::BytesByKind& bytes) {
   if (order.size() > 4) order.resize(4);
   std::vector<std::string> parts;
   for (const std::size_t kind : order) {
-    parts.push_back(fmt::format("{} {}", plan::tensor_kind_name(static_cast<plan::TensorKind>(kind)), gib(bytes[kind])));
+    parts.push_back(
+        fmt::format("{} {}", plan::tensor_kind_name(static_cast<plan::TensorKind>(kind)), gib(bytes[kind])));
   }
   return joined(parts, ", ");
 }
@@ -44,15 +45,22 @@ std::string layout_line(const scenario::Scenario& scenario) {
 std::string verdict_block(const Evaluation& evaluation) {
   const scenario::Scenario& scenario = *evaluation.scenario;
   const memory::RankMemory& worst = evaluation.worst;
-  std::string text = fmt::format("{:<5} {}\n", search::verdict_name(evaluation.fit.verdict), verdict_sentence(evaluation));
-  text += wrapped("      memory   ",
-                  fmt::format("{} allocated + {} outside the allocator; {} of capacity", gib(worst.peak.allocated_bytes),
-                              gib(worst.outside_bytes), gib(evaluation.fit.capacity_bytes)));
-  text += wrapped("      peak     ", fmt::format("rank {}, stage {}: {}", worst.rank, worst.stage, peak_place(worst.peak)));
+  std::string text =
+      fmt::format("{:<5} {}\n", search::verdict_name(evaluation.fit.verdict), verdict_sentence(evaluation));
+  text += wrapped("      memory   ", fmt::format("{} allocated + {} outside the allocator; {} of capacity",
+                                                 gib(worst.peak.allocated_bytes), gib(worst.outside_bytes),
+                                                 gib(evaluation.fit.capacity_bytes)));
+  text +=
+      wrapped("      peak     ", fmt::format("rank {}, stage {}: {}", worst.rank, worst.stage, peak_place(worst.peak)));
   text += wrapped("      largest  ", top_kinds(worst.peak.by_kind));
   std::string routing = without_absolute_paths(evaluation.routing.source);
   if (evaluation.routing.repeats > 0) {
     routing += fmt::format("; each token is used {:.1f} times a step", evaluation.routing.repeats);
+  }
+  if (!evaluation.routing.layers.empty()) {
+    routing +=
+        fmt::format("; busiest expert {}, busiest rank {} times the mean",
+                    ratio(evaluation.routing.max_over_mean_expert), ratio(evaluation.routing.max_over_mean_rank));
   }
   text += wrapped("      routing  ", routing);
   text += wrapped("      step     ",
@@ -70,10 +78,12 @@ std::string verdict_block(const Evaluation& evaluation) {
 }
 
 std::string closed_form_block(const Evaluation& evaluation) {
-  return wrapped("Closed form beside replay (rank " + fmt::format("{}", evaluation.closed_form_rank) + "): ",
-                 fmt::format("activations {} by MemFine's equation 2, {} replayed, gap {:+.1f} %; with static memory {}",
-                             gib(evaluation.closed_form_activation_bytes), gib(evaluation.replay_activation_bytes),
-                             100.0 * closed_form_gap(evaluation), gib(evaluation.closed_form_total_bytes)));
+  return "Closed form beside replay\n" +
+         wrapped("  ", fmt::format("rank {}: activations {} by MemFine's equation 2, {} replayed, gap {:+.1f} %; with "
+                                   "static memory {} by the closed form",
+                                   evaluation.closed_form_rank, gib(evaluation.closed_form_activation_bytes),
+                                   gib(evaluation.replay_activation_bytes), 100.0 * closed_form_gap(evaluation),
+                                   gib(evaluation.closed_form_total_bytes)));
 }
 
 std::string list_block(const char* heading, const std::vector<std::string>& lines) {
@@ -83,31 +93,33 @@ std::string list_block(const char* heading, const std::vector<std::string>& line
   return text;
 }
 
+std::vector<std::string> family_names(const topology::HardwareProfile& profile) {
+  std::vector<std::string> names;
+  for (const cost::FamilyEvidence& family : cost::family_evidence(profile)) {
+    names.push_back(fmt::format("{} {}", family.family, topology::evidence_name(family.evidence)));
+  }
+  return names;
+}
+
 std::string provenance_block(const Evaluation& evaluation) {
   const scenario::Scenario& scenario = *evaluation.scenario;
-  std::vector<std::string> families;
-  for (const cost::FamilyEvidence& family : cost::family_evidence(scenario.hardware)) {
-    families.push_back(fmt::format("{} {}", family.family, topology::evidence_name(family.evidence)));
-  }
-  std::string text = "\n";
-  text += wrapped("Provenance  ",
-                  fmt::format("moeplan {}, profile {}, routing {}, seed {}", kVersion, scenario.hardware.id,
-                              without_absolute_paths(evaluation.routing.source), scenario.seed));
-  return text + wrapped("            ", "weakest evidence: " + joined(families, ", "));
+  return "\n" + wrapped("Provenance  ", fmt::format("moeplan {}, profile {}, seed {}; evidence behind the times: {}",
+                                                    kVersion, scenario.hardware.id, scenario.seed,
+                                                    joined(family_names(scenario.hardware), ", ")));
 }
 
 }  // namespace
 
 std::string run_text(const Evaluation& evaluation) {
   std::string text = verdict_block(evaluation);
-  const std::string tables[] = {stages_table(evaluation),    ranks_table(evaluation),  breakdown_table(evaluation),
-                                alive_table(evaluation),     time_table(evaluation),   routing_table(evaluation),
+  const std::string tables[] = {stages_table(evaluation),     ranks_table(evaluation),      breakdown_table(evaluation),
+                                alive_table(evaluation),      time_table(evaluation),       routing_table(evaluation),
                                 iterations_table(evaluation), closed_form_block(evaluation)};
   for (const std::string& table : tables) {
     if (!table.empty()) text += "\n" + table;
   }
   text += list_block("Assumptions", assumptions_of(evaluation));
-  text += list_block("Warnings", warnings_of(*evaluation.scenario));
+  text += list_block("Warnings", short_warnings_of(*evaluation.scenario));
   return text + provenance_block(evaluation);
 }
 

@@ -9,8 +9,8 @@ namespace moeplan::report {
 
 enum class Align { left, right };
 
-std::size_t text_width(std::string_view text);                               // code points of UTF-8 text
-std::string padded(std::string_view text, std::size_t width, Align align);   // never cut
+std::size_t text_width(std::string_view text);                              // code points of UTF-8 text
+std::string padded(std::string_view text, std::size_t width, Align align);  // never cut
 
 class Table {
  public:

@@ -20,6 +20,24 @@ std::int64_t sum_of(std::span<const std::int64_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
+// What one row stands for: a row without a source counts all replicas together, one without a microbatch all
+// microbatches of a step. Its copies are spread over the tokens of all of them.
+struct RowUnit {
+  std::int64_t replicas = 1, microbatches = 1, tokens = 0;
+};
+
+RowUnit unit_of(const CountTrace& trace, const StepShape& shape) {
+  constexpr std::int64_t kMostTokens = (std::int64_t{1} << 31) - 1;  // what the spreading can hold
+  const std::int64_t tokens = tokens_of_microbatch(shape);
+  RowUnit unit;
+  if (trace.rows.front().source < 0 && shape.data_parallel <= kMostTokens / tokens) unit.replicas = shape.data_parallel;
+  if (trace.rows.front().microbatch < 0 && shape.microbatches <= kMostTokens / tokens / unit.replicas) {
+    unit.microbatches = shape.microbatches;
+  }
+  unit.tokens = tokens * unit.replicas * unit.microbatches;
+  return unit;
+}
+
 class CountLoads final : public LoadSource {
  public:
   CountLoads(std::shared_ptr<const CountTrace> trace, const StepShape& shape)
@@ -27,20 +45,24 @@ class CountLoads final : public LoadSource {
         shape_(shape),
         sorted_(sorted_rows(*trace_)),
         grid_(grid_of(*trace_, sorted_)),
-        rows_(tokens_of_microbatch(shape), shape.experts, shape.top_k) {
+        unit_(unit_of(*trace_, shape)),
+        rows_(unit_.tokens, shape.experts, shape.top_k) {
     MOEPLAN_CHECK(static_cast<std::int64_t>(grid_.layers.size()) == shape.moe_layers, "trace has other layers");
     MOEPLAN_CHECK(trace_->experts == shape.experts, "trace has other experts");
-    const std::int64_t total = tokens_of_microbatch(shape) * shape.top_k;
+    const std::int64_t total = unit_.tokens * shape.top_k;
     for (const std::size_t row : sorted_) rows_.add_row(scaled_counts(trace_->row_counts(row), total));
   }
 
   const StepShape& shape() const override { return shape_; }
   void add_counts(const TokenSlice& slice, std::int64_t layer, std::span<std::int64_t> out) const override {
-    rows_.add_counts(row_of(slice, layer), slice.begin * shape_.micro_batch_size, slice.end * shape_.micro_batch_size,
-                     out);
+    const std::int64_t first = first_token(slice);
+    rows_.add_counts(row_of(slice, layer), first + slice.begin * shape_.micro_batch_size,
+                     first + slice.end * shape_.micro_batch_size, out);
   }
   void pairs(const TokenSlice& slice, std::int64_t layer, std::vector<Pair>& out) const override {
-    rows_.pairs(row_of(slice, layer), slice.begin * shape_.micro_batch_size, slice.end * shape_.micro_batch_size, out);
+    const std::int64_t first = first_token(slice);
+    rows_.pairs(row_of(slice, layer), first + slice.begin * shape_.micro_batch_size,
+                first + slice.end * shape_.micro_batch_size, out);
   }
   bool has_weights() const override { return false; }
 
@@ -70,6 +92,13 @@ class CountLoads final : public LoadSource {
   }
 
  private:
+  // Where the slice's replica and microbatch start among the tokens of its row.
+  std::int64_t first_token(const TokenSlice& slice) const {
+    const std::int64_t microbatch = unit_.microbatches > 1 ? slice.microbatch : 0;
+    const std::int64_t replica = unit_.replicas > 1 ? slice.replica : 0;
+    return (microbatch * unit_.replicas + replica) * tokens_of_microbatch(shape_);
+  }
+
   std::size_t row_of(const TokenSlice& slice, std::int64_t layer) const {
     MOEPLAN_CHECK(0 <= layer && layer < shape_.moe_layers, "no such MoE layer");
     MOEPLAN_CHECK(slice.iteration >= 0 && slice.microbatch >= 0 && slice.replica >= 0, "slices count from 0");
@@ -80,7 +109,7 @@ class CountLoads final : public LoadSource {
   }
 
   void add_scaling_notes(std::vector<std::string>& notes) const {
-    const std::int64_t tokens = tokens_of_microbatch(shape_);
+    const std::int64_t tokens = unit_.tokens;
     std::set<std::int64_t> others;  // tokens of rows that had to be scaled
     for (std::size_t row = 0; row < trace_->rows.size(); ++row) {
       const std::int64_t copies = sum_of(trace_->row_counts(row));
@@ -100,6 +129,7 @@ class CountLoads final : public LoadSource {
   StepShape shape_;
   std::vector<std::size_t> sorted_;
   CountGrid grid_;
+  RowUnit unit_;
   EvenRows rows_;  // in the order of sorted_
 };
 

@@ -69,8 +69,8 @@ enum class Resample { lines, tokens };
 std::unique_ptr<LoadSource> make_token_loads(std::shared_ptr<const TokenTrace> trace, const StepShape& shape, Resample resample, std::uint64_t seed);
 
 // Counts: iteration i uses step i mod steps (in ascending order), microbatch m the (m mod n)-th microbatch of that step, replica r the (r mod n)-th source.
-// A row's copies are spread evenly over the tokens it stands for; a row for another number of tokens is scaled (largest remainder, capped at one copy a token and
-// expert), and describe() says so.
+// A row's copies are spread evenly over the tokens it stands for: without a source those of all replicas together, without a microbatch those of all
+// microbatches of a step. A row for another number of tokens is scaled (largest remainder, capped at one copy a token and expert), and describe() says so.
 std::unique_ptr<LoadSource> make_count_loads(std::shared_ptr<const CountTrace> trace, const StepShape& shape);
 
 // Disagreements of a trace with a model: (what, message with both numbers), for instance experts 64 against 128, layers {1..26} against {3..47}, top-k 6 against 8.

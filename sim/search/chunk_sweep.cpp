@@ -1,8 +1,8 @@
 #include "search/chunk_sweep.h"
 
-#include <algorithm>
-
 #include <fmt/core.h>
+
+#include <algorithm>
 
 #include "base/units.h"
 
@@ -13,7 +13,8 @@ namespace {
 Evaluation with_memfine(const scenario::Scenario& scenario, const policy::MemfineSettings& settings, int threads) {
   auto variant = std::make_shared<scenario::Scenario>(scenario);
   variant->policies.memfine = settings;
-  if (settings.recompute == policy::MemfineSettings::Recompute::layer) variant->recompute.granularity = scenario::RecomputeGranularity::full;
+  if (settings.recompute == policy::MemfineSettings::Recompute::layer)
+    variant->recompute.granularity = scenario::RecomputeGranularity::full;
   return evaluate(variant, threads);
 }
 
@@ -72,7 +73,8 @@ ChunkSweep::Recommendation recommend(const std::vector<ChunkPoint>& curve, const
       if (best == nullptr || better(point, *best)) best = &point;
     }
     if (best != nullptr) {
-      why = at_least == Verdict::fits ? "the fastest that fits with at least 5 % headroom" : "the fastest that fits, but with less than 5 % headroom";
+      why = at_least == Verdict::fits ? "the fastest that fits with at least 5 % headroom"
+                                      : "the fastest that fits, but with less than 5 % headroom";
       break;
     }
   }
@@ -87,17 +89,21 @@ ChunkSweep::Recommendation recommend(const std::vector<ChunkPoint>& curve, const
   result.chunks = best->chunks;
   if (best->rule == "adaptive") result.bins = settings.bins;
   const Fit& fit = best->evaluation.fit;
-  result.reason = fmt::format("{} is {}: {} of {} usable, {} a step", point_name(*best), why, base::format_gib(static_cast<double>(fit.device_bytes)),
-                              base::format_gib(static_cast<double>(fit.usable_bytes)), base::format_time(best->evaluation.step_s));
+  result.reason =
+      fmt::format("{} is {}: {} of {} usable, {} a step", point_name(*best), why,
+                  base::format_gib(static_cast<double>(fit.device_bytes)),
+                  base::format_gib(static_cast<double>(fit.usable_bytes)), base::format_time(best->evaluation.step_s));
   const ChunkPoint& plain = curve.front();
   if (best != &plain) {
-    result.reason += fmt::format(" (no chunking: {}, {})", base::format_gib(static_cast<double>(peak(plain))), base::format_time(plain.evaluation.step_s));
+    result.reason += fmt::format(" (no chunking: {}, {})", base::format_gib(static_cast<double>(peak(plain))),
+                                 base::format_time(plain.evaluation.step_s));
   } else {
     const ChunkPoint* lowest = best;
     for (const ChunkPoint& point : curve)
       if (peak(point) < peak(*lowest)) lowest = &point;
     if (lowest != best)
-      result.reason += fmt::format("; {} would lower the peak to {} at {} a step", point_name(*lowest), base::format_gib(static_cast<double>(peak(*lowest))),
+      result.reason += fmt::format("; {} would lower the peak to {} at {} a step", point_name(*lowest),
+                                   base::format_gib(static_cast<double>(peak(*lowest))),
                                    base::format_time(lowest->evaluation.step_s));
   }
   return result;

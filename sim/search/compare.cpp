@@ -2,7 +2,8 @@
 
 namespace moeplan::search {
 
-std::vector<PolicyResult> compare_policies(const scenario::Scenario& scenario, const std::vector<std::string>& names, const base::Where& where, int threads) {
+std::vector<PolicyResult> compare_policies(const scenario::Scenario& scenario, const std::vector<std::string>& names,
+                                           const base::Where& where, int threads) {
   base::Faults faults;
   std::vector<std::shared_ptr<const scenario::Scenario>> variants;
   for (const std::string& name : names) {

@@ -84,17 +84,22 @@ void closed_form(Evaluation& evaluation, const plan::Plan& plan) {
   const auto& memory = evaluation.ranks[static_cast<std::size_t>(evaluation.closed_form_rank)];
   const auto steady = static_cast<std::size_t>(memory::Phase::steady_iteration);
   evaluation.replay_activation_bytes = memory.phase_peak_bytes[steady] - memory.static_bytes;
-  evaluation.closed_form_total_bytes = evaluation.closed_form_activation_bytes +
-      static_cast<double>(plan.statics[static_cast<std::size_t>(plan.stage_of(evaluation.closed_form_rank))].steady_bytes());
+  evaluation.closed_form_total_bytes =
+      evaluation.closed_form_activation_bytes +
+      static_cast<double>(
+          plan.statics[static_cast<std::size_t>(plan.stage_of(evaluation.closed_form_rank))].steady_bytes());
 }
 
 }  // namespace
 
 std::string verdict_name(Verdict verdict) {
   switch (verdict) {
-    case Verdict::fits: return "FITS";
-    case Verdict::tight: return "TIGHT";
-    case Verdict::oom: return "OOM";
+    case Verdict::fits:
+      return "FITS";
+    case Verdict::tight:
+      return "TIGHT";
+    case Verdict::oom:
+      return "OOM";
   }
   return "";
 }
@@ -105,7 +110,9 @@ Fit judge(std::int64_t device_bytes, std::int64_t usable_bytes, std::int64_t cap
   fit.usable_bytes = usable_bytes;
   fit.capacity_bytes = capacity_bytes;
   fit.headroom_fraction = static_cast<double>(usable_bytes - device_bytes) / static_cast<double>(usable_bytes);
-  fit.verdict = device_bytes > usable_bytes ? Verdict::oom : fit.headroom_fraction < 0.05 ? Verdict::tight : Verdict::fits;
+  fit.verdict = device_bytes > usable_bytes    ? Verdict::oom
+                : fit.headroom_fraction < 0.05 ? Verdict::tight
+                                               : Verdict::fits;
   return fit;
 }
 
@@ -138,7 +145,8 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
     means.push_back(iteration.time.mean);
     if (evaluation.ranks.empty()) evaluation.ranks = iteration.memory;
     for (std::size_t r = 0; r < evaluation.ranks.size(); ++r)
-      if (iteration.memory[r].device_bytes() > evaluation.ranks[r].device_bytes()) evaluation.ranks[r] = iteration.memory[r];
+      if (iteration.memory[r].device_bytes() > evaluation.ranks[r].device_bytes())
+        evaluation.ranks[r] = iteration.memory[r];
     stages.push_back(summarise_stages(iteration, evaluation.ranks));
     if (iteration.device_bytes > highest) {
       highest = iteration.device_bytes;
@@ -153,7 +161,8 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   evaluation.step_distribution = distribution(steps);
   evaluation.peak_distribution = distribution(peaks);
   evaluation.step_s = evaluation.step_distribution.p50;
-  const auto median = static_cast<std::size_t>(std::find(steps.begin(), steps.end(), evaluation.step_s) - steps.begin());
+  const auto median =
+      static_cast<std::size_t>(std::find(steps.begin(), steps.end(), evaluation.step_s) - steps.begin());
   evaluation.mean = means[median];
   evaluation.stages = stages.back();
   for (std::size_t s = 0; s < evaluation.stages.size(); ++s) {
@@ -162,14 +171,16 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   }
 
   const bool closed = scenario->memory.accounting == scenario::Accounting::closed_form;
-  const auto device = closed ? static_cast<std::int64_t>(std::llround(evaluation.closed_form_total_bytes)) : evaluation.worst.device_bytes();
+  const auto device = closed ? static_cast<std::int64_t>(std::llround(evaluation.closed_form_total_bytes))
+                             : evaluation.worst.device_bytes();
   evaluation.fit = judge(device, scenario->usable_bytes(), scenario->capacity_bytes());
   double over = 0;
   for (double peak : peaks)
     if ((closed ? static_cast<double>(device) : peak) > static_cast<double>(scenario->usable_bytes())) ++over;
   evaluation.overflow_probability = over / static_cast<double>(peaks.size());
 
-  const double tokens = static_cast<double>(scenario->training.global_batch_size) * static_cast<double>(scenario->training.seq_length);
+  const double tokens =
+      static_cast<double>(scenario->training.global_batch_size) * static_cast<double>(scenario->training.seq_length);
   evaluation.flops_per_token = model::training_flops_per_token(scenario->model, scenario->training.seq_length);
   evaluation.tokens_per_s_per_gpu = tokens / evaluation.step_s / static_cast<double>(scenario->layout.world);
   evaluation.model_flops_per_gpu = evaluation.tokens_per_s_per_gpu * evaluation.flops_per_token;

@@ -1,13 +1,13 @@
 #include "search/sweep.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
 #include <thread>
-
-#include <fmt/core.h>
 
 #include "config/document.h"
 
@@ -44,8 +44,8 @@ std::vector<std::string> split_values(const std::string& text) {
   return values;
 }
 
-SweepRow run_row(const std::string& path, const scenario::Options& base_options, const std::vector<Axis>& axes, std::int64_t index,
-                 const std::shared_ptr<scenario::TraceCache>& cache, int threads) {
+SweepRow run_row(const std::string& path, const scenario::Options& base_options, const std::vector<Axis>& axes,
+                 std::int64_t index, const std::shared_ptr<scenario::TraceCache>& cache, int threads) {
   SweepRow row;
   row.values.resize(axes.size());
   for (std::size_t a = axes.size(); a-- > 0;) {
@@ -74,13 +74,15 @@ Axis parse_axis(const std::string& text) {
   std::set<std::string> seen;
   for (const std::string& value : axis.values) {
     if (value.empty()) throw base::Error({option, 0, 0, key}, "expected values separated by commas, got an empty one");
-    if (!seen.insert(value).second) throw base::Error({option, 0, 0, key}, fmt::format("value '{}' stands twice", value));
+    if (!seen.insert(value).second)
+      throw base::Error({option, 0, 0, key}, fmt::format("value '{}' stands twice", value));
   }
   return axis;
 }
 
-std::vector<SweepRow> run_sweep(const std::string& scenario_path, const scenario::Options& options, const std::vector<Axis>& axes,
-                                const std::function<void(const SweepRow&)>& finished, int threads) {
+std::vector<SweepRow> run_sweep(const std::string& scenario_path, const scenario::Options& options,
+                                const std::vector<Axis>& axes, const std::function<void(const SweepRow&)>& finished,
+                                int threads) {
   double combinations = 1;
   std::set<std::string> paths;
   for (const Axis& axis : axes) {
@@ -89,15 +91,19 @@ std::vector<SweepRow> run_sweep(const std::string& scenario_path, const scenario
       throw base::Error({"--vary " + axis.key, 0, 0, axis.key}, "this key is varied twice");
   }
   if (combinations > kMaxCombinations * options.limit)
-    throw base::Error({"--vary", 0, 0, ""}, fmt::format("{:.0f} combinations are more than {:.0f}", combinations, kMaxCombinations * options.limit),
-                      "--limit raises the bound");
+    throw base::Error(
+        {"--vary", 0, 0, ""},
+        fmt::format("{:.0f} combinations are more than {:.0f}", combinations, kMaxCombinations * options.limit),
+        "--limit raises the bound");
   // A file that cannot be read or parsed is one fault, not one a row.
   config::load_yaml(scenario_path);
   const auto cache = scenario::make_trace_cache();
   const auto count = static_cast<std::size_t>(combinations);
   std::vector<SweepRow> rows(count);
   std::vector<char> ready(count, 0);
-  const int workers = std::min<int>(threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())), static_cast<int>(count));
+  const int workers =
+      std::min<int>(threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+                    static_cast<int>(count));
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<std::size_t> next{0};

@@ -53,6 +53,32 @@ TEST_CASE("iteration, microbatch and replica go round the steps, microbatches an
   CHECK(loads->describe().repeats == doctest::Approx(4.0));  // 24 microbatches from 6 rows
 }
 
+TEST_CASE(
+    "a row without source or microbatch stands for all of them together: their counts add up to the row exactly") {
+  // 3 replicas x 2 microbatches of 4 tokens, k = 2: 48 copies a step, 24 a microbatch. Odd counts cannot be split
+  // evenly, yet nothing is lost.
+  const StepShape shape{4, 1, 3, 2, 1, 4, 2};
+  const std::vector<std::int64_t> step = {17, 13, 11, 7}, microbatch = {11, 5, 5, 3};
+  const auto by_step = make_count_loads(parsed("step,layer,e0,e1,e2,e3\n0,1,17,13,11,7\n"), shape);
+  const auto by_microbatch = make_count_loads(parsed("step,layer,microbatch,e0,e1,e2,e3\n0,1,0,11,5,5,3\n"), shape);
+  std::vector<std::int64_t> whole(4, 0);
+  for (std::int64_t mb = 0; mb < 2; ++mb) {
+    std::vector<std::int64_t> part(4, 0);
+    for (std::int64_t replica = 0; replica < 3; ++replica) {
+      const auto counts = counts_of(*by_step, {0, mb, replica, 0, 4}, 0);
+      std::int64_t sum = 0;
+      for (std::size_t e = 0; e < 4; ++e) {
+        whole[e] += counts[e];
+        sum += counts[e];
+      }
+      CHECK(sum == 8);  // every replica sends its own 4 tokens twice
+      by_microbatch->add_counts({0, mb, replica, 0, 4}, 0, part);
+    }
+    CHECK(part == microbatch);
+  }
+  CHECK(whole == step);
+}
+
 TEST_CASE("a row for another number of tokens is scaled by largest remainder, and the description says so") {
   // 4 tokens, k = 2 -> 6 tokens: factor 1.5: 4.5, 3, 3, 1.5 of 12; both halves compete, the lower expert wins.
   const auto loads = make_count_loads(parsed("step,layer,e0,e1,e2,e3\n0,1,3,2,2,1\n"), {6, 1, 1, 1, 1, 4, 2});

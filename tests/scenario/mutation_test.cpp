@@ -70,7 +70,7 @@ std::string mutated(std::string text, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("a scenario that is broken at random is refused with a message, or taken; it never ends otherwise") {
+TEST_CASE("a scenario that is broken at random is refused with a message or taken and never ends otherwise") {
   const std::string text = quickstart();
   REQUIRE(faults_of(text).empty());
   int refused = 0, taken = 0;
@@ -90,7 +90,7 @@ TEST_CASE("a scenario that is broken at random is refused with a message, or tak
   CHECK(taken > 50);
 }
 
-TEST_CASE("values of options broken at random are refused with a message, or taken") {
+TEST_CASE("values of options broken at random are refused with a message or taken") {
   const std::string text = quickstart();
   const auto keys = scenario_keys();
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {

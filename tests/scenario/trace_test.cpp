@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,14 @@ using namespace moeplan::scenario;
 using namespace moeplan::scenario::testing;
 
 namespace {
+
+// A folder of this test's own, also where two builds run their tests at once.
+std::filesystem::path own_folder(const std::string& name) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("moeplan-" + name + "-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  return folder;
+}
 
 std::string with_trace(const std::string& path) { return small_with("balanced: true", "trace: " + path); }
 
@@ -67,8 +76,7 @@ TEST_CASE("faults of the trace and of the layout are reported together") {
 
 TEST_CASE("variants of a sweep read a trace once") {
   // The file is removed after the first scenario: the second can only have it from the cache.
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "moeplan-trace-cache-test";
-  std::filesystem::create_directories(folder);
+  const std::filesystem::path folder = own_folder("trace-cache");
   const std::string copy = (folder / "counts.csv").string();
   std::filesystem::copy_file(kData + "/counts.csv", copy, std::filesystem::copy_options::overwrite_existing);
   const std::shared_ptr<TraceCache> cache = make_trace_cache();
@@ -82,8 +90,7 @@ TEST_CASE("variants of a sweep read a trace once") {
 }
 
 TEST_CASE("errors of reading are not kept: a trace that is mended is read") {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "moeplan-trace-mended-test";
-  std::filesystem::create_directories(folder);
+  const std::filesystem::path folder = own_folder("trace-mended");
   const std::string copy = (folder / "counts.csv").string();
   std::ofstream(copy) << "no header\n";
   const std::shared_ptr<TraceCache> cache = make_trace_cache();

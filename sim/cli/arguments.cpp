@@ -1,0 +1,250 @@
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <ostream>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "report/version.h"
+
+namespace moeplan::cli {
+namespace {
+
+// What CLI11 fills in; turned into Arguments afterwards.
+struct Texts {
+  std::vector<std::string> set;
+  std::string counts = "1,2,4,8", policies = "none,recompute-moe,memfine,lrmoe,memfine+lrmoe", ep = "8,16,32";
+};
+
+constexpr std::int64_t kMostChunks = 4096, kMostRanks = 1'000'000;
+
+[[noreturn]] void refuse(const std::string& message, const std::string& hint = {}) {
+  throw base::Error(base::Where{}, message, hint);
+}
+
+void add_output_options(CLI::App& app, Arguments& arguments) {
+  app.add_option("--json", arguments.json,
+                 "Also write the result as JSON to FILE; '-': nothing but JSON to standard output")
+      ->type_name("FILE|-");
+}
+
+void add_data_option(CLI::App& app, Arguments& arguments) {
+  app.add_option("--data", arguments.options.data_dirs,
+                 "Folder with models/ and hw_profiles/ that add to the embedded ones (repeatable)")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
+}
+
+CLI::App& add_command(CLI::App& app, const char* name, const char* description, const char* examples) {
+  CLI::App& command = *app.add_subcommand(name, description);
+  command.footer(examples);
+  return command;
+}
+
+void add_scenario_options(CLI::App& app, Arguments& arguments, Texts& texts) {
+  app.add_option("SCENARIO", arguments.scenario, "Scenario file (docs/scenario.md)")->required();
+  app.add_option("--set", texts.set, "Override a key of the scenario, its model or its profile (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  add_data_option(app, arguments);
+  add_output_options(app, arguments);
+  app.add_option("--iterations", arguments.options.iterations, "Iterations of the trace to evaluate (default 1)")
+      ->type_name("N");
+  app.add_option("--threads", arguments.threads, "Threads (default: all of the machine; results do not depend on it)")
+      ->type_name("N");
+  app.add_option("--limit", arguments.options.limit, "Factor on the bound of work (default 1)")->type_name("X");
+  app.add_flag("--stats", arguments.stats, "Wall time, operations and memory of moeplan itself, on standard error");
+  app.add_flag("--strict", arguments.strict, "Refuse profiles whose cost models read assumed values");
+}
+
+void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
+  CLI::App& run =
+      add_command(app, "run", "Does it fit, where is the peak, how long is a step?",
+                  "Examples:\n"
+                  "  moeplan run scenarios/quickstart.yaml\n"
+                  "  moeplan run scenarios/quickstart.yaml --set ep=16 --set memfine.chunks=8 --json out.json");
+  add_scenario_options(run, arguments, texts);
+
+  CLI::App& sweep =
+      add_command(app, "sweep", "What if: any keys over any values",
+                  "Examples:\n"
+                  "  moeplan sweep scenarios/quickstart.yaml --vary ep=8,16 --vary mbs=1,2\n"
+                  "  moeplan sweep scenarios/quickstart.yaml --vary memfine.chunks=1,2,4,8 --json rows.json");
+  add_scenario_options(sweep, arguments, texts);
+  sweep
+      .add_option("--vary", arguments.vary,
+                  "A key and its values; several make a grid, the last one fastest (repeatable)")
+      ->type_name("KEY=V1,V2,...")
+      ->required()
+      ->allow_extra_args(false);
+
+  CLI::App& chunks = add_command(app, "chunks", "MemFine: what do chunk counts and the adaptive rule cost and save?",
+                                 "Examples:\n"
+                                 "  moeplan chunks scenarios/quickstart.yaml\n"
+                                 "  moeplan chunks scenarios/quickstart.yaml --counts 1,2,4,8,16 --json chunks.json");
+  add_scenario_options(chunks, arguments, texts);
+  chunks.add_option("--counts", texts.counts, "Fixed chunk counts (default " + texts.counts + ")")
+      ->type_name("N,N,...");
+
+  CLI::App& compare = add_command(app, "compare", "What does each memory or balancing policy buy on this routing?",
+                                  "Examples:\n"
+                                  "  moeplan compare scenarios/quickstart.yaml\n"
+                                  "  moeplan compare scenarios/quickstart.yaml --policies none,memfine,memfine+lrmoe");
+  add_scenario_options(compare, arguments, texts);
+  compare
+      .add_option("--policies", texts.policies,
+                  "Policies, '+' joins several; the first is the baseline (default " + texts.policies + ")")
+      ->type_name("A,B+C,...");
+
+  CLI::App& trace =
+      add_command(app, "trace", "Routing traces", "Example:\n  moeplan trace info scenarios/traces/esft_dsv2lite_law");
+  trace.require_subcommand(1);
+  CLI::App& info = add_command(trace, "info", "Checks a trace and shows how uneven each layer is",
+                               "Examples:\n"
+                               "  moeplan trace info scenarios/traces/esft_dsv2lite_law --ep 8,16,32\n"
+                               "  moeplan trace info counts.csv --json -");
+  info.add_option("PATH", arguments.trace, "A trace: a folder of expert_weights_*.txt[.zst], or a .csv[.zst] of counts")
+      ->required();
+  info.add_option("--ep", texts.ep, "Numbers of expert-parallel ranks (default " + texts.ep + ")")
+      ->type_name("N,N,...");
+  info.add_option("--top-k", arguments.top_k, "Experts a token, where the format leaves it to be inferred")
+      ->type_name("N");
+  add_output_options(info, arguments);
+
+  CLI::App& list = add_command(app, "list", "Names to choose from",
+                               "Examples:\n"
+                               "  moeplan list models\n"
+                               "  moeplan list models qwen3-30b-a3b\n"
+                               "  moeplan list hardware h100-sxm\n"
+                               "  moeplan list keys");
+  list.add_option("TOPIC", arguments.topic, "models, hardware, policies, dispatchers, schedules or keys")->required();
+  list.add_option("NAME", arguments.name, "A model or a hardware profile: everything that is known of it");
+  add_data_option(list, arguments);
+  add_output_options(list, arguments);
+}
+
+std::vector<std::string> names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// The words that select commands, checked before CLI11 sees them: its own message names no command.
+void check_command(const CLI::App& app, const std::vector<std::string>& words, std::size_t at, const std::string& of) {
+  const std::vector<std::string> known = names_of_commands(app);
+  if (known.empty()) return;
+  if (at >= words.size()) refuse("expected a command of " + of + ": " + base::join_names(known), of + " --help");
+  if (words[at].starts_with("-")) return;
+  if (std::find(known.begin(), known.end(), words[at]) == known.end()) {
+    refuse("unknown command '" + of + " " + words[at] + "', expected one of " + base::join_names(known),
+           base::nearest_hint(words[at], known));
+  }
+  check_command(*app.get_subcommand(words[at]), words, at + 1, of + " " + words[at]);
+}
+
+// The command that was selected, down to the last word.
+const CLI::App& selected(const CLI::App& app) {
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  return commands.empty() ? app : selected(*commands.front());
+}
+
+[[noreturn]] void refuse_extras(const CLI::App& app) {
+  const CLI::App& command = selected(app);
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  base::Faults faults;
+  for (const std::string& extra : app.remaining(true)) {
+    if (extra.starts_with("-") && extra != "-") {
+      const std::string name = extra.substr(0, extra.find('='));
+      const std::string hint = base::nearest_hint(name, known);
+      faults.add({}, "unknown option '" + name + "'", hint.empty() ? "known: " + base::join_names(known) : hint);
+    } else {
+      faults.add({}, "unexpected argument '" + extra + "'");
+    }
+  }
+  faults.throw_if_any();
+  refuse("unexpected arguments");
+}
+
+Command command_of(const CLI::App& app) {
+  const std::string& name = app.get_subcommands().front()->get_name();
+  if (name == "sweep") return Command::sweep;
+  if (name == "chunks") return Command::chunks;
+  if (name == "compare") return Command::compare;
+  if (name == "trace") return Command::trace_info;
+  if (name == "list") return Command::list;
+  return Command::run;
+}
+
+void finish(const Texts& texts, Arguments& arguments) {
+  base::Faults faults;
+  const auto collect = [&](const auto& action) {
+    try {
+      action();
+    } catch (const base::Error& error) {
+      faults.add(error);
+    }
+  };
+  for (const std::string& text : texts.set) {
+    collect([&] { arguments.options.overrides.push_back(scenario::split_override(text, "--set")); });
+  }
+  if (arguments.command == Command::chunks) {
+    collect([&] { arguments.counts = parse_integers(texts.counts, "--counts", kMostChunks); });
+    std::sort(arguments.counts.begin(), arguments.counts.end());
+  }
+  if (arguments.command == Command::compare) {
+    collect([&] { arguments.policies = parse_names(texts.policies, "--policies"); });
+  }
+  if (arguments.command == Command::trace_info) {
+    collect([&] { arguments.ep = parse_integers(texts.ep, "--ep", kMostRanks); });
+  }
+  if (arguments.threads < 0 || arguments.threads > 4096) {
+    faults.add({"--threads", 0, 0, {}}, "expected an integer from 0 to 4096, got " + std::to_string(arguments.threads));
+  }
+  if (arguments.top_k < 0 || arguments.top_k > 64) {
+    faults.add({"--top-k", 0, 0, {}}, "expected an integer from 0 to 64, got " + std::to_string(arguments.top_k));
+  }
+  faults.throw_if_any();
+}
+
+}  // namespace
+
+std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, std::ostream& out) {
+  Arguments arguments;
+  Texts texts;
+  CLI::App app("moeplan " + std::string(report::kVersion) +
+                   ": memory and step time of mixture-of-experts training, from routing traces",
+               "moeplan");
+  app.set_version_flag("--version", "moeplan " + std::string(report::kVersion));
+  app.require_subcommand(1);
+  app.footer(
+      "moeplan COMMAND --help shows the options of a command.\n"
+      "Exit status: 0 done (and it fits), 1 it does not, 2 bad input, 3 a fault of moeplan.\n\n"
+      "Example:\n  moeplan run scenarios/quickstart.yaml");
+  add_commands(app, arguments, texts);
+  check_command(app, words, 0, "moeplan");
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::Success& success) {  // help and version
+    app.exit(success, out, out);
+    return std::nullopt;
+  } catch (const CLI::ExtrasError&) {
+    refuse_extras(app);
+  } catch (const CLI::ParseError& error) {
+    refuse(error.what(), "moeplan --help, or --help behind a command, shows the options");
+  }
+  arguments.command = command_of(app);
+  const CLI::Option* json = selected(app).get_option_no_throw("--json");
+  if (json != nullptr && json->count() > 0 && arguments.json.empty()) refuse("--json: expected a path or '-'");
+  finish(texts, arguments);
+  return arguments;
+}
+
+}  // namespace moeplan::cli

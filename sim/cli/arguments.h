@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scenario/resolve.h"
+
+namespace moeplan::cli {
+
+enum class Command { run, sweep, chunks, compare, trace_info, list };
+
+// The command line, read and checked by itself.
+struct Arguments {
+  Command command = Command::run;
+  std::string scenario;       // run, sweep, chunks, compare: the file
+  scenario::Options options;  // --set, --data, --iterations, --limit
+  std::string json;           // --json: a path, "-" for standard output, "" for none
+  int threads = 0;            // --threads: 0 for as many as the machine has
+  bool stats = false, strict = false;
+  std::vector<std::string> vary;      // sweep: texts of --vary
+  std::vector<std::int64_t> counts;   // chunks: ascending, distinct, >= 1
+  std::vector<std::string> policies;  // compare: as typed, distinct
+  std::string trace;                  // trace info: the path
+  std::vector<std::int64_t> ep;       // trace info: numbers of ranks
+  std::int64_t top_k = 0;             // trace info: 0 to infer it
+  std::string topic, name;            // list
+};
+
+// Nothing when the command line asked for help or the version, which is then written to `out`. Throws base::Error for
+// everything that is wrong, with the nearest name for an unknown command or option.
+std::optional<Arguments> parse_arguments(const std::vector<std::string>& arguments, std::ostream& out);
+
+// "1,2,4" -> {1, 2, 4}: distinct integers from 1 to `most`; else an Error that names `option`.
+std::vector<std::int64_t> parse_integers(const std::string& text, const std::string& option, std::int64_t most);
+// "a,b+c" -> {"a", "b+c"}: distinct and not empty.
+std::vector<std::string> parse_names(const std::string& text, const std::string& option);
+
+}  // namespace moeplan::cli

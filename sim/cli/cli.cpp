@@ -1,0 +1,66 @@
+#include "cli/cli.h"
+
+#include <exception>
+#include <ostream>
+
+#include "base/error.h"
+#include "cli/commands.h"
+
+namespace moeplan::cli {
+namespace {
+
+int dispatch(const Context& context) {
+  switch (context.arguments.command) {
+    case Command::run:
+      return run_command(context);
+    case Command::sweep:
+      return sweep_command(context);
+    case Command::chunks:
+      return chunks_command(context);
+    case Command::compare:
+      return compare_command(context);
+    case Command::trace_info:
+      return trace_info_command(context);
+    case Command::list:
+      return list_command(context);
+  }
+  return 3;
+}
+
+// The files that a command reads and --json must not replace.
+std::vector<std::string> inputs_of(const Arguments& arguments) {
+  std::vector<std::string> inputs;
+  if (!arguments.scenario.empty()) inputs.push_back(arguments.scenario);
+  if (!arguments.trace.empty()) inputs.push_back(arguments.trace);
+  return inputs;
+}
+
+int run_parsed(const std::vector<std::string>& words, std::ostream& out, std::ostream& err) {
+  Stats stats;
+  const std::optional<Arguments> arguments = parse_arguments(words, out);
+  if (!arguments) return 0;
+  Output output(out, arguments->json, inputs_of(*arguments));
+  const int status = dispatch({*arguments, output, err, stats});
+  if (arguments->stats) stats.write(err);
+  return status;
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  try {
+    return run_parsed(arguments, out, err);
+  } catch (const base::Error& error) {
+    for (const base::Fault& fault : error.faults()) err << "error: " << base::format_fault(fault) << "\n";
+    err << std::flush;
+    return 2;
+  } catch (const std::bad_alloc&) {
+    err << "error: out of memory; a smaller scenario, fewer iterations or fewer threads need less\n" << std::flush;
+    return 2;
+  } catch (const std::exception& error) {
+    err << "internal fault, please report: " << error.what() << "\n" << std::flush;
+    return 3;
+  }
+}
+
+}  // namespace moeplan::cli

@@ -1,0 +1,31 @@
+#pragma once
+#include <iosfwd>
+
+#include "cli/arguments.h"
+#include "cli/output.h"
+#include "cli/stats.h"
+
+// One function a command. Each returns the exit status (0 or 1); bad input is thrown as base::Error.
+namespace moeplan::cli {
+
+struct Context {
+  const Arguments& arguments;
+  Output& output;
+  std::ostream& err;  // progress
+  Stats& stats;
+};
+
+int run_command(const Context& context);         // 1 when it does not fit
+int sweep_command(const Context& context);       // 1 when no row fits
+int chunks_command(const Context& context);      // 1 when the recommendation does not fit
+int compare_command(const Context& context);     // 1 when no set of policies fits
+int trace_info_command(const Context& context);  // 1 when a check fails
+int list_command(const Context& context);
+
+// --strict: throws an Error with each family of operations whose cost model reads an assumed value of the profile.
+void require_evidence(const topology::HardwareProfile& profile);
+
+// The scenario of the arguments, refused under --strict where its profile assumes values.
+std::shared_ptr<const scenario::Scenario> load(const Arguments& arguments);
+
+}  // namespace moeplan::cli

@@ -1,0 +1,74 @@
+#include "cli/output.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <ostream>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace moeplan::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& message) {
+  throw base::Error(base::Where{"--json " + path, 0, 0, {}}, message);
+}
+
+void require_access(const std::string& path, const std::string& target, int mode) {
+  if (::access(target.c_str(), mode) != 0) {
+    refuse(path, "cannot write: " + std::generic_category().message(errno));
+  }
+}
+
+}  // namespace
+
+void check_writable(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) refuse(path, "cannot write: it is a directory");
+  fs::path target = path;
+  if (fs::exists(status)) {
+    require_access(path, path, W_OK);
+    if (!fs::is_regular_file(status)) return;  // a pipe or a device is written in place
+    const fs::path real = fs::canonical(path, error);
+    if (!error) target = real;
+  }
+  // The new content is written beside the old and renamed, so that the folder must take a file.
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  if (!fs::is_directory(folder, error)) refuse(path, "cannot write: the folder does not exist");
+  require_access(path, folder.string(), W_OK | X_OK);
+}
+
+Output::Output(std::ostream& out, std::string json, const std::vector<std::string>& inputs)
+    : out_(out), json_(std::move(json)) {
+  if (!to_file()) return;
+  check_writable(json_);
+  for (const std::string& input : inputs) {
+    std::error_code error;
+    if (fs::equivalent(json_, input, error) && !error) refuse(json_, "would replace the input '" + input + "'");
+  }
+}
+
+bool Output::open() const { return out_.good(); }
+
+void Output::text(const std::string& text) {
+  if (json_alone()) return;
+  out_ << text << std::flush;
+}
+
+void Output::json(const std::string& json) {
+  if (json_alone()) {
+    out_ << json << std::flush;
+  } else if (to_file()) {
+    base::write_file_atomically(json_, json);
+  }
+}
+
+}  // namespace moeplan::cli

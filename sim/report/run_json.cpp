@@ -1,0 +1,242 @@
+#include <nlohmann/json.hpp>
+
+#include "report/breakdown.h"
+#include "report/format.h"
+#include "report/notes.h"
+#include "report/report.h"
+#include "report/version.h"
+
+// Keys and units: docs/json.md. Key order is the order of writing, so that equal results are equal bytes.
+namespace moeplan::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using search::Evaluation;
+
+Json by_kind(const plan::BytesByKind& bytes) {
+  Json json = Json::object();
+  for (std::size_t kind = 0; kind < plan::kTensorKinds; ++kind) {
+    json[std::string(plan::tensor_kind_name(static_cast<plan::TensorKind>(kind)))] = bytes[kind];
+  }
+  return json;
+}
+
+Json fit_json(const Evaluation& evaluation) {
+  const bool closed = evaluation.scenario->memory.accounting == scenario::Accounting::closed_form;
+  return {{"accounting", closed ? "closed_form" : "replay"},
+          {"device_bytes", evaluation.fit.device_bytes},
+          {"usable_bytes", evaluation.fit.usable_bytes},
+          {"capacity_bytes", evaluation.fit.capacity_bytes},
+          {"headroom_fraction", evaluation.fit.headroom_fraction}};
+}
+
+Json peak_memory(const Evaluation& evaluation) {
+  const memory::RankMemory& worst = evaluation.worst;
+  const memory::Peak& peak = worst.peak;
+  const double usable = static_cast<double>(evaluation.fit.usable_bytes);
+  Json json = {{"rank", worst.rank},
+               {"pipeline_stage", worst.stage},
+               {"phase", memory::phase_name(peak.phase)},
+               {"op", peak.op.empty() ? Json() : Json(peak.op)},
+               {"direction", peak.direction.empty() ? Json() : Json(peak.direction)},
+               {"layer", peak.layer < 0 ? Json() : Json(peak.layer)},
+               {"microbatch", peak.microbatch < 0 ? Json() : Json(peak.microbatch)},
+               {"allocated_bytes", peak.allocated_bytes},
+               {"reserved_bytes", nullptr},
+               {"device_bytes", worst.device_bytes()},
+               {"usable_bytes", evaluation.fit.usable_bytes},
+               {"capacity_bytes", evaluation.fit.capacity_bytes},
+               {"headroom_fraction", (usable - static_cast<double>(worst.device_bytes())) / usable}};
+  Json breakdown = by_kind(peak.by_kind);
+  breakdown["context"] = worst.outside_bytes;
+  breakdown["fragmentation"] = nullptr;
+  json["breakdown"] = std::move(breakdown);
+  json["static_bytes"] = worst.static_bytes;
+  json["static_breakdown"] = by_kind(static_by_kind(evaluation));
+  json["alive"] = Json::array();
+  for (const memory::AliveTensor& tensor : evaluation.alive) {
+    json["alive"].push_back({{"name", tensor.name},
+                             {"kind", plan::tensor_kind_name(tensor.kind)},
+                             {"count", tensor.count},
+                             {"bytes", tensor.bytes}});
+  }
+  return json;
+}
+
+Json phases(const memory::RankMemory& rank) {
+  Json json = Json::object();
+  for (std::size_t phase = 0; phase < memory::kPhases; ++phase) {
+    json[std::string(memory::phase_name(static_cast<memory::Phase>(phase)))] = rank.phase_peak_bytes[phase];
+  }
+  return json;
+}
+
+Json ranks_json(const Evaluation& evaluation) {
+  Json json = Json::array();
+  for (const memory::RankMemory& rank : evaluation.ranks) {
+    json.push_back({{"rank", rank.rank},
+                    {"pipeline_stage", rank.stage},
+                    {"peak_allocated_bytes", rank.peak.allocated_bytes},
+                    {"peak_reserved_bytes", nullptr},
+                    {"device_bytes", rank.device_bytes()},
+                    {"static_bytes", rank.static_bytes},
+                    {"routed_peak_bytes", rank.routed_peak_bytes},
+                    {"phase", memory::phase_name(rank.peak.phase)},
+                    {"phase_peak_bytes", phases(rank)}});
+  }
+  return json;
+}
+
+Json stages_json(const Evaluation& evaluation) {
+  Json json = Json::array();
+  for (const search::StageSummary& stage : evaluation.stages) {
+    Json ranks = {stage.first_rank, stage.last_rank};
+    Json layers = {stage.first_layer, stage.last_layer};
+    json.push_back({{"pipeline_stage", stage.stage},
+                    {"ranks", std::move(ranks)},
+                    {"layers", std::move(layers)},
+                    {"static_bytes", stage.static_bytes},
+                    {"peak_allocated_bytes", stage.peak_allocated_bytes},
+                    {"peak_reserved_bytes", nullptr},
+                    {"peak_rank", stage.peak_rank},
+                    {"busy_s", stage.busy_s},
+                    {"bubble_s", stage.bubble_s},
+                    {"s_max_rows", evaluation.scenario->policies.memfine ? Json(stage.s_max_rows) : Json()}});
+  }
+  return json;
+}
+
+Json time_json(const engine::TimeParts& mean) {
+  const auto family = [&](plan::Family which) { return mean.family_s[static_cast<std::size_t>(which)]; };
+  Json json;
+  json["compute"] = {{"attention_s", family(plan::Family::attention)},
+                     {"expert_s", family(plan::Family::expert)},
+                     {"dense_s", family(plan::Family::dense)},
+                     {"router_permute_s", family(plan::Family::router_permute)},
+                     {"loss_s", family(plan::Family::loss)},
+                     {"optimizer_s", family(plan::Family::optimizer)},
+                     {"recompute_s", mean.recompute_s}};
+  json["exposed"] = {{"ep_s", mean.exposed_ep_s},
+                     {"tp_s", mean.exposed_tp_s},
+                     {"pp_s", mean.exposed_pp_s},
+                     {"dp_s", mean.exposed_dp_s}};
+  json["bubble_s"] = mean.bubble_s;
+  json["imbalance_wait_s"] = mean.imbalance_wait_s;
+  json["host_s"] = mean.host_s;
+  json["sum_s"] = mean.total();
+  return json;
+}
+
+Json routing_json(const search::RoutingSummary& routing) {
+  const bool routed = !routing.layers.empty();
+  Json json = {{"source", without_absolute_paths(routing.source)},
+               {"tokens", routing.tokens},
+               {"uses_of_each_token", routing.repeats},
+               {"max_over_mean_expert", routed ? Json(routing.max_over_mean_expert) : Json()},
+               {"max_over_mean_rank", routed ? Json(routing.max_over_mean_rank) : Json()},
+               {"worst_max_over_mean_expert", routed ? Json(routing.worst_max_over_mean_expert) : Json()},
+               {"worst_max_over_mean_rank", routed ? Json(routing.worst_max_over_mean_rank) : Json()},
+               {"retained_row_share", routing.retained_row_share},
+               {"retained_score_share", routing.retained_score_share}};
+  json["layers"] = Json::array();
+  for (const search::LayerRouting& layer : routing.layers) {
+    json["layers"].push_back({{"layer", layer.layer},
+                              {"max_over_mean_expert", layer.max_over_mean_expert},
+                              {"max_over_mean_rank", layer.max_over_mean_rank},
+                              {"max_received_rows", layer.max_received_rows},
+                              {"max_received_rank", layer.max_received_rank},
+                              {"chunks_by_microbatch", layer.chunks_by_microbatch}});
+  }
+  return json;
+}
+
+Json iterations_json(const Evaluation& evaluation) {
+  const search::Distribution& step = evaluation.step_distribution;
+  const search::Distribution& peak = evaluation.peak_distribution;
+  return {{"count", evaluation.iterations},
+          {"step_time_s", {{"p50", step.p50}, {"p95", step.p95}, {"p99", step.p99}, {"max", step.max}}},
+          {"peak_device_bytes",
+           {{"p50", whole_bytes(peak.p50)},
+            {"p95", whole_bytes(peak.p95)},
+            {"p99", whole_bytes(peak.p99)},
+            {"max", whole_bytes(peak.max)}}},
+          {"overflow_probability", evaluation.overflow_probability}};
+}
+
+Json layout_json(const scenario::Scenario& scenario) {
+  const topology::Layout& layout = scenario.layout;
+  const scenario::Training& training = scenario.training;
+  return {{"model", scenario.model.id},
+          {"gpus", layout.world},
+          {"tensor_model_parallel_size", layout.tp},
+          {"pipeline_model_parallel_size", layout.pp},
+          {"context_parallel_size", layout.cp},
+          {"expert_model_parallel_size", layout.ep},
+          {"expert_tensor_parallel_size", layout.etp},
+          {"data_parallel_size", layout.dp()},
+          {"expert_data_parallel_size", layout.edp()},
+          {"micro_batch_size", training.micro_batch_size},
+          {"global_batch_size", training.global_batch_size},
+          {"microbatches", scenario.microbatches()},
+          {"seq_length", training.seq_length},
+          {"schedule", training.schedule},
+          {"dispatcher", scenario.dispatcher}};
+}
+
+Json provenance_json(const Evaluation& evaluation) {
+  const scenario::Scenario& scenario = *evaluation.scenario;
+  Json evidence = Json::object();
+  for (const cost::FamilyEvidence& family : cost::family_evidence(scenario.hardware)) {
+    evidence[family.family] = {{"evidence", topology::evidence_name(family.evidence)},
+                               {"weakest_key", family.weakest_key}};
+  }
+  return {
+      {"scenario", without_absolute_paths(scenario.name)},
+      {"profile", scenario.hardware.id},
+      {"trace", scenario.routing_label == "trace" ? Json(without_absolute_paths(evaluation.routing.source)) : Json()},
+      {"version", kVersion},
+      {"seed", scenario.seed},
+      {"evidence", std::move(evidence)}};
+}
+
+Json whole_run_json(const Evaluation& evaluation) {
+  const WholeRun run = whole_run(evaluation);
+  if (!(run.total_tokens > 0)) return nullptr;
+  return {{"total_tokens", run.total_tokens}, {"steps", run.steps}, {"days", run.days}, {"gpu_hours", run.gpu_hours}};
+}
+
+}  // namespace
+
+std::string run_json(const Evaluation& evaluation) {
+  const scenario::Scenario& scenario = *evaluation.scenario;
+  Json json;
+  json["schema"] = "moeplan.run/1";
+  json["verdict"] = search::verdict_name(evaluation.fit.verdict);
+  json["step_time_s"] = evaluation.step_s;
+  json["tokens_per_s_per_gpu"] = evaluation.tokens_per_s_per_gpu;
+  json["model_tflops_per_gpu"] = evaluation.model_flops_per_gpu / 1e12;
+  json["mfu"] = evaluation.mfu;
+  json["peak_bf16_tflops"] = scenario.hardware.device.peak_bf16.value / 1e12;
+  json["model_flops_per_token"] = evaluation.flops_per_token;
+  json["layout"] = layout_json(scenario);
+  json["fit"] = fit_json(evaluation);
+  json["peak_memory"] = peak_memory(evaluation);
+  json["stages"] = stages_json(evaluation);
+  json["ranks"] = ranks_json(evaluation);
+  json["time"] = time_json(evaluation.mean);
+  json["routing"] = routing_json(evaluation.routing);
+  json["closed_form"] = {{"rank", evaluation.closed_form_rank},
+                         {"activation_bytes", whole_bytes(evaluation.closed_form_activation_bytes)},
+                         {"replay_activation_bytes", evaluation.replay_activation_bytes},
+                         {"gap_fraction", closed_form_gap(evaluation)},
+                         {"total_bytes", whole_bytes(evaluation.closed_form_total_bytes)}};
+  json["iterations"] = iterations_json(evaluation);
+  json["whole_run"] = whole_run_json(evaluation);
+  json["uncertainty"] = {{"step_time_s", nullptr}, {"peak_allocated_bytes", nullptr}};
+  json["warnings"] = warnings_of(scenario);
+  json["assumptions"] = assumptions_of(evaluation);
+  json["provenance"] = provenance_json(evaluation);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace moeplan::report

@@ -1,0 +1,66 @@
+#include <nlohmann/json.hpp>
+
+#include "report/breakdown.h"
+#include "report/format.h"
+#include "report/notes.h"
+#include "report/report.h"
+#include "report/version.h"
+
+namespace moeplan::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json refused_row(const search::SweepRow& row) {
+  return {{"values", row.values},
+          {"verdict", nullptr},
+          {"step_time_s", nullptr},
+          {"peak_allocated_bytes", nullptr},
+          {"error", without_absolute_paths(row.error)}};
+}
+
+Json row_json(const search::SweepRow& row) {
+  if (!row.evaluation) return refused_row(row);
+  const search::Evaluation& e = *row.evaluation;
+  return {{"values", row.values},
+          {"verdict", search::verdict_name(e.fit.verdict)},
+          {"step_time_s", e.step_s},
+          {"peak_allocated_bytes", e.worst.peak.allocated_bytes},
+          {"peak_reserved_bytes", nullptr},
+          {"device_bytes", e.fit.device_bytes},
+          {"usable_bytes", e.fit.usable_bytes},
+          {"headroom_fraction", e.fit.headroom_fraction},
+          {"worst_rank", e.worst.rank},
+          {"phase", memory::phase_name(e.worst.peak.phase)},
+          {"routed_activation_bytes", routed_peak_bytes(e)},
+          {"tokens_per_s_per_gpu", e.tokens_per_s_per_gpu},
+          {"model_tflops_per_gpu", e.model_flops_per_gpu / 1e12},
+          {"mfu", e.mfu},
+          {"exposed_ep_s", e.mean.exposed_ep_s},
+          {"imbalance_wait_s", e.mean.imbalance_wait_s},
+          {"bubble_s", e.mean.bubble_s},
+          {"recompute_s", e.mean.recompute_s},
+          {"overflow_probability", e.overflow_probability},
+          {"profile", e.scenario->hardware.id},
+          {"routing", without_absolute_paths(e.routing.source)},
+          {"warnings", warnings_of(*e.scenario)},
+          {"error", nullptr}};
+}
+
+}  // namespace
+
+std::string sweep_json(const std::vector<search::Axis>& axes, const std::vector<search::SweepRow>& rows,
+                       bool complete) {
+  Json json;
+  json["schema"] = "moeplan.sweep/1";
+  json["complete"] = complete;
+  json["keys"] = Json::array();
+  for (const search::Axis& axis : axes) json["keys"].push_back(axis.key);
+  json["rows"] = Json::array();
+  for (const search::SweepRow& row : rows) json["rows"].push_back(row_json(row));
+  json["assumptions"] = assumptions_of_version();
+  json["provenance"] = {{"version", kVersion}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace moeplan::report

@@ -1,0 +1,115 @@
+#include "plan/blocks.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/scenarios.h"
+
+using namespace moeplan;
+using moeplan::test::Small;
+
+namespace {
+
+plan::Block moe_block(const plan::Treatment& treatment, const std::string& memory = "{}",
+                      const std::string& model = "tiny-moe") {
+  Small small;
+  small.model = model;
+  small.memory = memory;
+  const auto scenario = small.make();
+  return plan::make_moe_layer_block(*scenario, plan::make_shape(*scenario), treatment);
+}
+
+std::vector<std::string> names(const std::vector<plan::Op>& ops) {
+  std::vector<std::string> list;
+  for (const auto& op : ops) list.push_back(op.name);
+  return list;
+}
+
+std::size_t count(const std::vector<plan::Op>& ops, const std::string& name) {
+  std::size_t n = 0;
+  for (const auto& op : ops) n += op.name == name ? 1 : 0;
+  return n;
+}
+
+std::vector<std::string> without_first(std::vector<std::string> list, const std::string& name) {
+  for (auto it = list.begin(); it != list.end(); ++it)
+    if (*it == name) {
+      list.erase(it);
+      break;
+    }
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("MemFine with one chunk is the recompute of the routed part plus one notify") {
+  const auto recompute = moe_block({.chunks = 1, .backward = policy::RoutedBackward::recompute});
+  const auto memfine = moe_block({.chunks = 1, .backward = policy::RoutedBackward::recompute, .layer_notify = true});
+  CHECK(count(memfine.forward, "notify") == count(recompute.forward, "notify") + 1);
+  CHECK(without_first(names(memfine.forward), "notify") == names(recompute.forward));
+  CHECK(names(memfine.backward) == names(recompute.backward));
+}
+
+TEST_CASE("each chunk has its own notify, dispatch, experts and combine, forward and backward") {
+  const auto block = moe_block({.chunks = 4, .backward = policy::RoutedBackward::recompute, .layer_notify = true});
+  CHECK(count(block.forward, "notify") == 5);  // one a chunk and the layer's
+  CHECK(count(block.forward, "dispatch") == 4);
+  CHECK(count(block.forward, "combine") == 4);
+  CHECK(count(block.forward, "expert down") == 4);
+  CHECK(count(block.forward, "concatenate chunks") == 1);
+  // Backward: forward of the chunk again (dispatch and combine), then the two all-to-alls of its gradients.
+  CHECK(count(block.backward, "dispatch") == 4);
+  CHECK(count(block.backward, "combine backward") == 4);
+  CHECK(count(block.backward, "dispatch backward") == 4);
+  CHECK(count(block.backward, "expert gate-up wgrad") == 4);
+}
+
+TEST_CASE("re-dispatch sends input, gradient and index of a row, and recomputes the first projection alone") {
+  const auto block = moe_block({.chunks = 1, .backward = policy::RoutedBackward::redispatch, .select = true});
+  for (const auto& op : block.backward)
+    if (op.name == "re-dispatch") CHECK(op.size.bytes_per_row == 2 * 64 * 2 + 8);  // 2 h D_t + 8, h = 64
+  CHECK(count(block.backward, "expert gate-up") == 1);
+  CHECK(count(block.backward, "expert down") == 0);
+  CHECK(count(block.backward, "plan quotas") == 1);
+  CHECK(count(block.backward, "select pairs") == 1);
+}
+
+TEST_CASE("selective recompute runs its module again in backward and marks it as recompute") {
+  const std::map<std::string, std::string> module_op = {{"core_attn", "core attention"},
+                                                        {"layernorm", "attention norm"},
+                                                        {"moe_act", "expert SwiGLU"},
+                                                        {"moe", "router"}};
+  for (const auto& [module, op] : module_op) {
+    CAPTURE(module);
+    const auto block = moe_block({}, "{ recompute_granularity: selective, recompute_modules: [" + module + "] }");
+    std::size_t again = 0;
+    for (const auto& o : block.backward) again += o.name == op && o.recompute ? 1 : 0;
+    CHECK(again == 1);
+    for (const auto& o : block.forward) CHECK_FALSE(o.recompute);
+  }
+}
+
+TEST_CASE("full recompute keeps the layer input alone") {
+  const auto block = moe_block({}, "{ recompute_granularity: full }");
+  std::vector<char> alive(block.tensors.size(), 0);
+  for (const auto& op : block.forward) {
+    for (auto id : op.allocates) alive[id] = 1;
+    for (auto id : op.frees) alive[id] = 0;
+  }
+  std::vector<std::string> kept;
+  for (std::size_t id = 0; id < alive.size(); ++id)
+    if (alive[id]) kept.push_back(block.tensors[id].name);
+  CHECK(kept == std::vector<std::string>{"layer input"});
+}
+
+TEST_CASE("with one rank in the expert group nothing is exchanged") {
+  Small small;
+  small.ep = 1;
+  const auto scenario = small.make();
+  const auto block = plan::make_moe_layer_block(*scenario, plan::make_shape(*scenario), {});
+  for (const auto* ops : {&block.forward, &block.backward})
+    for (const auto& op : *ops) CHECK(op.work != plan::Work::all_to_all);
+}

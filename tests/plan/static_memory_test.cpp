@@ -1,0 +1,77 @@
+#include "plan/static_memory.h"
+
+#include <doctest/doctest.h>
+
+#include "model/parameters.h"
+#include "support/scenarios.h"
+
+using namespace moeplan;
+using moeplan::test::Small;
+
+namespace {
+std::int64_t at(const plan::BytesByKind& bytes, plan::TensorKind kind) { return bytes[static_cast<std::size_t>(kind)]; }
+}  // namespace
+
+TEST_CASE("stages and expert ranks together hold the whole model, vocabulary padded") {
+  Small small;
+  small.gpus = 8;
+  small.pp = 2;
+  small.ep = 4;
+  const auto scenario = small.make();
+  std::int64_t dense = 0, experts = 0;
+  for (std::int64_t stage = 0; stage < 2; ++stage) {
+    const auto p = plan::stage_parameters(*scenario, stage);
+    dense += p.dense;
+    experts += 4 * p.experts;
+  }
+  // 1000 words are padded to 1024 (a multiple of 128): 24 rows of 64 more in each of embedding and head.
+  CHECK(dense + experts == model::model_parameters(scenario->model).total() + 2 * 24 * 64);
+  // 8 experts of 3 x 64 x 32.
+  CHECK(experts == 8 * 3 * 64 * 32);
+}
+
+TEST_CASE("bytes of a parameter: 6 + 12/d under the distributed optimizer, 18 replicated") {
+  // 4 GPUs, tp 1, pp 1, ep 2: dense parameters over dp 4, experts over edp 2.
+  Small small;
+  const auto sharded = small.make();
+  const auto p = plan::stage_parameters(*sharded, 0);
+  const auto memory = plan::static_memory(*sharded, 0);
+  CHECK(at(memory.load, plan::TensorKind::parameters) == 2 * (p.dense + p.experts));
+  CHECK(at(memory.load, plan::TensorKind::gradients) == 4 * (p.dense + p.experts));
+  const std::int64_t owned = p.dense / 4 + p.experts / 2;  // both divide exactly
+  CHECK(p.dense % 4 == 0);
+  CHECK(at(memory.load, plan::TensorKind::optimizer) + at(memory.moments, plan::TensorKind::optimizer) == 12 * owned);
+  small.optimizer = "{ sharding: ddp }";
+  CHECK(plan::static_memory(*small.make(), 0).steady_bytes() == 18 * (p.dense + p.experts));
+  small.optimizer = "{ sharding: ddp, main_grads_dtype: bf16, exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16 }";
+  // 2 parameter + 2 gradient + 4 master + 2 + 2 moments.
+  CHECK(plan::static_memory(*small.make(), 0).steady_bytes() == 12 * (p.dense + p.experts));
+}
+
+TEST_CASE("given static bytes stand for parameters, gradients and optimizer states") {
+  Small small;
+  small.memory = "{ given_static_bytes: 3 GB }";
+  const auto memory = plan::static_memory(*small.make(), 0);
+  CHECK(memory.steady_bytes() == 3'000'000'000);
+  CHECK(at(memory.load, plan::TensorKind::parameters) == 0);
+}
+
+TEST_CASE("communicators: the world and each group of more than one rank") {
+  Small small;
+  // tp 1, pp 1: world, ep 2, dp 4, edp 2.
+  CHECK(plan::static_memory(*small.make(), 0).communicators == 4);
+  small.gpus = 8;
+  small.pp = 2;
+  small.tp = 2;
+  // world, tp 2, ep 2, dp 2, edp 2, pp 2.
+  CHECK(plan::static_memory(*small.make(), 0).communicators == 6);
+}
+
+TEST_CASE("rows of equation 8 for the paper's models") {
+  // (0.9 x 64e9 - 43.0e9 - 0.8997e9) / 36864 = 13.7003e9 / 36864 = 371,644; model II: 17.2003e9 / 36864 = 466,588.
+  for (const auto& [file, rows] : {std::pair{"papers/memfine/model-1-adaptive.yaml", 371644.0},
+                                   {"papers/memfine/model-2-adaptive.yaml", 466588.0}}) {
+    const auto scenario = moeplan::test::scenario_file(file);
+    CHECK(plan::memfine_max_rows(*scenario, *scenario->policies.memfine, 0) == doctest::Approx(rows).epsilon(1e-4));
+  }
+}
