@@ -138,7 +138,11 @@ void check_command(const CLI::App& app, const std::vector<std::string>& words, s
   const std::vector<std::string> known = names_of_commands(app);
   if (known.empty()) return;
   if (at >= words.size()) refuse("expected a command of " + of + ": " + base::join_names(known), of + " --help");
-  if (words[at].starts_with("-")) return;
+  if (words[at] == "--help" || words[at] == "-h" || (at == 0 && words[at] == "--version")) return;
+  if (words[at].starts_with("-")) {
+    refuse("unknown option '" + words[at] + "', expected a command of " + of + ": " + base::join_names(known),
+           of + " --help");
+  }
   if (std::find(known.begin(), known.end(), words[at]) == known.end()) {
     refuse("unknown command '" + of + " " + words[at] + "', expected one of " + base::join_names(known),
            base::nearest_hint(words[at], known));

@@ -16,7 +16,7 @@ struct Context {
 };
 
 int run_command(const Context& context);         // 1 when it does not fit
-int sweep_command(const Context& context);       // 1 when no row fits
+int sweep_command(const Context& context);       // 1 when no row fits; bad input when every one was refused
 int chunks_command(const Context& context);      // 1 when the recommendation does not fit
 int compare_command(const Context& context);     // 1 when no set of policies fits
 int trace_info_command(const Context& context);  // 1 when a check fails

@@ -26,7 +26,9 @@ class Rows {
 
   void add(const search::SweepRow& row) {
     context_.output.text(report::sweep_row(axes_, row));
+    if (!row.evaluation && first_error_.empty()) first_error_ = row.error;
     if (row.evaluation) {
+      any_evaluated_ = true;
       context_.stats.add_operations(row.evaluation->ops);
       any_fits_ = any_fits_ || row.evaluation->fit.verdict != search::Verdict::oom;
       if (context_.arguments.strict) collect_evidence(row.evaluation->scenario->hardware);
@@ -48,6 +50,12 @@ class Rows {
 
   bool any_fits() const { return any_fits_; }
   void throw_evidence() const { evidence_.throw_if_any(); }
+  // Bad input rather than a "no": not one combination could be looked at.
+  void require_any() const {
+    if (any_evaluated_ || first_error_.empty()) return;
+    throw base::Error({context_.arguments.scenario, 0, 0, {}},
+                      "every combination was refused, the first for: " + first_error_);
+  }
 
  private:
   // What sweep_json reads of a row: of the ranks only the one that it takes the routed bytes from.
@@ -76,7 +84,8 @@ class Rows {
   const std::vector<search::Axis>& axes_;
   std::vector<search::SweepRow> rows_;
   base::Faults evidence_;
-  bool any_fits_ = false;
+  std::string first_error_;
+  bool any_fits_ = false, any_evaluated_ = false;
   Clock::time_point next_write_ = Clock::now() + std::chrono::milliseconds(500);
 };
 
@@ -144,6 +153,7 @@ int sweep_command(const Context& context) {
   if (progress) context.err << "\n";
   if (context.output.wants_json()) rows.write(true);
   rows.throw_evidence();
+  rows.require_any();
   return rows.any_fits() ? 0 : 1;
 }
 

@@ -29,7 +29,7 @@ double closed_form_gap(const search::Evaluation& evaluation);
 // Closed-form bytes as the whole number that results show.
 std::int64_t whole_bytes(double bytes);
 
-// Largest over ranks of the routed activations and dispatch buffers alive at once.
+// Largest over ranks of the bytes alive at once whose size follows the routed rows: dispatch, experts, combine.
 std::int64_t routed_peak_bytes(const search::Evaluation& evaluation);
 
 }  // namespace moeplan::report

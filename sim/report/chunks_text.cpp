@@ -107,10 +107,15 @@ std::string chunks_text(const search::ChunkSweep& sweep) {
   const auto& recommendation = sweep.recommendation;
   std::string text = wrapped(recommendation.fits ? "RECOMMENDED  " : "OOM  ", recommendation.reason);
   text += "\n" + curve_table(sweep);
-  text += wrapped("  ",
-                  "routed: most bytes of routed activations and dispatch buffers that one rank holds at once (replay); "
-                  "activations: all of them at the peak of the closed form's rank (replay); closed form: MemFine's "
-                  "equation 2; gap: closed form against activations");
+  text +=
+      wrapped("  ",
+              "routed: most bytes whose size follows the routed rows (dispatch, experts, combine) that one rank holds "
+              "at once (replay); "
+              "activations: all of them at the peak of the closed form's rank (replay); closed form: MemFine's "
+              "equation 2; gap: closed form against activations");
+  if (!sweep.curve.empty() && by_closed_form(sweep.curve.front().evaluation)) {
+    text += wrapped("  ", "fits: static memory plus the closed form (memory.accounting)");
+  }
   if (const search::ChunkPoint* adaptive = adaptive_point(sweep)) {
     text += budget_table(adaptive->evaluation);
     if (!sweep.chosen.empty()) text += chosen_grid(sweep, adaptive->evaluation.routing);

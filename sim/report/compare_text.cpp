@@ -53,6 +53,7 @@ std::string compare_text(const std::vector<search::PolicyResult>& results) {
   std::string text = verdict_line(results) + "\n" + table.text();
   text += wrapped("  ", "change: of step time against '" + results.front().name +
                             "'; times are means over ranks; imbalance: waiting for slower members of a group");
+  if (by_closed_form(first)) text += wrapped("  ", "fits: static memory plus the closed form (memory.accounting)");
   if (selects) {
     text += wrapped("  ",
                     "LRMoE is moeplan's own formulation (see docs/models.md); backward is approximate where less than "

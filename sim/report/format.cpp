@@ -43,12 +43,16 @@ std::string joined(const std::vector<std::string>& parts, std::string_view separ
   return text;
 }
 
+bool by_closed_form(const search::Evaluation& evaluation) {
+  return evaluation.scenario->memory.accounting == scenario::Accounting::closed_form;
+}
+
 std::string verdict_sentence(const search::Evaluation& evaluation) {
   const search::Fit& fit = evaluation.fit;
-  const bool closed = evaluation.scenario->memory.accounting == scenario::Accounting::closed_form;
-  const std::string what = closed ? fmt::format("rank {} takes {} by the closed form (memory.accounting)",
-                                                evaluation.closed_form_rank, gib(fit.device_bytes))
-                                  : fmt::format("rank {} peaks at {}", evaluation.worst.rank, gib(fit.device_bytes));
+  const std::string what = by_closed_form(evaluation)
+                               ? fmt::format("rank {} takes {} by the closed form (memory.accounting)",
+                                             evaluation.closed_form_rank, gib(fit.device_bytes))
+                               : fmt::format("rank {} peaks at {}", evaluation.worst.rank, gib(fit.device_bytes));
   if (fit.device_bytes > fit.usable_bytes) {
     return fmt::format("{}, {} above the {} usable", what, gib(fit.device_bytes - fit.usable_bytes),
                        gib(fit.usable_bytes));

@@ -21,6 +21,8 @@ std::string joined(const std::vector<std::string>& parts, std::string_view separ
 // "rank 12 peaks at 41.23 GiB of 74.87 GiB usable (45 % headroom)", or how far above; under closed-form accounting it
 // says so.
 std::string verdict_sentence(const search::Evaluation& evaluation);
+// True when the verdict is that of MemFine's equations, as memory.accounting asks.
+bool by_closed_form(const search::Evaluation& evaluation);
 // "steady iteration, backward of layer 12, microbatch 3, op expert fc1".
 std::string peak_place(const memory::Peak& peak);
 

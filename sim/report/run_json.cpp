@@ -22,8 +22,7 @@ Json by_kind(const plan::BytesByKind& bytes) {
 }
 
 Json fit_json(const Evaluation& evaluation) {
-  const bool closed = evaluation.scenario->memory.accounting == scenario::Accounting::closed_form;
-  return {{"accounting", closed ? "closed_form" : "replay"},
+  return {{"accounting", by_closed_form(evaluation) ? "closed_form" : "replay"},
           {"device_bytes", evaluation.fit.device_bytes},
           {"usable_bytes", evaluation.fit.usable_bytes},
           {"capacity_bytes", evaluation.fit.capacity_bytes},

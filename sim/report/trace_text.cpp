@@ -6,18 +6,20 @@
 #include "report/report.h"
 #include "report/table.h"
 #include "report/trace_summary.h"
+#include "routing/shape.h"
 
 namespace moeplan::report {
 namespace {
 
 std::string head_line(const TraceSummary& summary) {
   std::vector<std::string> parts;
-  parts.push_back(fmt::format("{} layers", summary.layers.size()));
-  parts.push_back(fmt::format("{} experts{}", summary.experts, summary.experts_stated ? "" : " (the largest id + 1)"));
+  parts.push_back(routing::counted(static_cast<std::int64_t>(summary.layers.size()), "layer"));
+  parts.push_back(fmt::format("{}{}", routing::counted(summary.experts, "expert"),
+                              summary.experts_stated ? "" : " (the largest id + 1)"));
   if (summary.top_k) parts.push_back(fmt::format("{} a token", *summary.top_k));
-  if (summary.tokens) parts.push_back(fmt::format("{} tokens", thousands(*summary.tokens)));
-  if (summary.lines) parts.push_back(fmt::format("{} lines", thousands(*summary.lines)));
-  if (summary.steps) parts.push_back(fmt::format("{} steps", thousands(*summary.steps)));
+  if (summary.tokens) parts.push_back(routing::counted(*summary.tokens, "token"));
+  if (summary.lines) parts.push_back(routing::counted(*summary.lines, "line"));
+  if (summary.steps) parts.push_back(routing::counted(*summary.steps, "step"));
   parts.emplace_back(summary.kind == "tokens" ? (summary.weights ? "with router weights" : "without router weights")
                                               : "counts only");
   return wrapped("TRACE  ", summary.name + ": " + joined(parts, ", "));

@@ -137,7 +137,17 @@ std::vector<SweepRow> run_sweep(const std::string& scenario_path, const scenario
       std::rethrow_exception(failure);
     }
     lock.unlock();
-    finished(rows[i]);
+    try {
+      finished(rows[i]);
+    } catch (...) {
+      next = count;  // nobody wants the rest
+      throw;
+    }
+    // A large grid on a large cluster must not keep every rank of every row.
+    if (rows[i].evaluation) {
+      std::vector<memory::RankMemory>().swap(rows[i].evaluation->ranks);
+      std::vector<memory::AliveTensor>().swap(rows[i].evaluation->alive);
+    }
   }
   return rows;
 }

@@ -25,8 +25,9 @@ struct SweepRow {
 
 // The grid, last axis fastest. `finished` is called once per row, in grid order, as soon as the row and all before it
 // are done. A combination that cannot be (layout rules, fit of model and trace) is a row with its error, not an end.
-// Throws base::Error before any row when a key is unknown, and when every combination is refused by the same fault of
-// the scenario itself. More than 100,000 combinations (times options.limit) are refused.
+// Throws base::Error before any row when a key is unknown or varied twice, when the scenario cannot be read or parsed,
+// and when there are more than 100,000 combinations (times options.limit). What is returned lacks the lists of ranks
+// and of tensors alive, which `finished` saw.
 std::vector<SweepRow> run_sweep(const std::string& scenario_path, const scenario::Options& options,
                                 const std::vector<Axis>& axes, const std::function<void(const SweepRow&)>& finished,
                                 int threads = 0);
