@@ -90,8 +90,13 @@ bool PlanSource::next(std::int64_t rank, TimedOp& out) {
 double PlanSource::duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank) {
   const auto& profile = plan_.scenario->hardware;
   if (op.work == Work::fixed) return op.seconds;
-  if (op.work == Work::row_memory)
-    return cost::memory_bound_time_s(static_cast<double>(plan_.bytes(op.size, visit, rank)), op.access, profile);
+  if (op.work == Work::row_memory) {
+    const std::int64_t bytes = plan_.bytes(op.size, visit, rank);
+    if (bytes == 0) return 0;
+    // Several small kernels share the bytes; each pays the floor of a kernel.
+    return cost::memory_bound_time_s(static_cast<double>(bytes), op.access, profile) +
+           profile.memory_bound.floor.value * (op.launches - 1);
+  }
   const auto& decision = plan_.decision(visit.moe_layer, visit.microbatch, plan_.group_of(rank));
   const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
   const auto rows = chunks[static_cast<std::size_t>(op.size.rows.chunk)].rows_on(plan_.member_of(rank));

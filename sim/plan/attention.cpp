@@ -28,6 +28,10 @@ Attention::Attention(Builder& builder) : b_(&builder) {
   auto dense = [&](const char* name, std::int64_t elements) { return b_->tensor(kDense, name, elements * kD); };
   gathered_ = dense("attention gathered input", t * s.hidden);
   qkv_ = dense("qkv", mla() ? 0 : t * qkv_width);
+  // The norms over query and key heads keep contiguous copies of their inputs (the value stays a view of qkv).
+  const bool qk_norm = !mla() && a.qk_norm;
+  qk_normed_input_ = dense("query and key before their norm", qk_norm ? t * (q_width + k_width) : 0);
+  qk_statistics_ = b_->tensor(kDense, "query-key norm statistics", qk_norm ? t * (heads + s.kv_heads_rank) * 4 : 0);
   q_ = dense("query", t * q_width);
   k_ = dense("key", t * k_width);
   v_ = dense("value", mla() ? t * v_width : 0);
@@ -92,8 +96,10 @@ void Attention::project(Norm& norm, bool keep) {
     if (drop_norm) norm.drop_output(gemm);
     if (!keep) norm.drop_statistics(gemm);
     const std::int64_t rotated = t * (s.heads_rank + s.kv_heads_rank) * a.head_dim;
-    if (a.qk_norm) b_->memory("query-key norm", Family::attention, bytes(2 * rotated), 2, {});
-    b_->memory("rotary embedding", Family::attention, bytes(2 * rotated), 2, {q_, k_});
+    if (a.qk_norm)
+      b_->memory("query-key norm", Family::attention, bytes(3 * rotated), 4, {qk_normed_input_, qk_statistics_});
+    Op& rotate = b_->memory("rotary embedding", Family::attention, bytes(2 * rotated), 2, {q_, k_});
+    if (a.qk_norm && !keep) rotate.frees.insert(rotate.frees.end(), {qk_normed_input_, qk_statistics_});
     return;
   }
   if (a.q_lora_rank > 0) {
@@ -202,7 +208,9 @@ void Attention::backward_projections_gqa(Norm& norm, TensorId grad_norm) {
   const std::int64_t rotated = t * (s.heads_rank + s.kv_heads_rank) * a.head_dim;
   b_->memory("rotary embedding backward", Family::attention, bytes(2 * t * width), 3, {grad_qkv_},
              {grad_q_, grad_k_, grad_v_});
-  if (a.qk_norm) b_->memory("query-key norm backward", Family::attention, bytes(3 * rotated), 2, {});
+  if (a.qk_norm)
+    b_->memory("query-key norm backward", Family::attention, bytes(3 * rotated), 4, {},
+               {qk_normed_input_, qk_statistics_});
   if (tp)
     b_->collective("attention all-gather again", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
   b_->gemm("qkv projection dgrad", Family::attention, {t, s.hidden, width, cost::GemmPass::dgrad},

@@ -2,6 +2,7 @@
 #include "plan/moe.h"
 #include "plan/op.h"
 #include "plan/shape.h"
+#include "plan/static_memory.h"
 
 // The blocks that programs are made of. A block starts each direction by allocating what arrives (input, or gradient of
 // its output) and hands its result over at the end: the last op allocates and frees it, and the next block allocates it
@@ -17,7 +18,6 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape);
 Block make_receive_block(const scenario::Scenario& scenario, const Shape& shape);  // first in forward, last in backward
 Block make_send_block(const scenario::Scenario& scenario, const Shape& shape);     // last in forward, first in backward
 // Gradient reduction, norm, Adam on this rank's shard, parameter gathering; parameters of a rank by group.
-Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t dense_parameters,
-                           std::int64_t expert_parameters);
+Block make_optimizer_block(const scenario::Scenario& scenario, const StageParameters& parameters);
 
 }  // namespace moeplan::plan

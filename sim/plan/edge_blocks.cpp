@@ -120,8 +120,8 @@ Block make_send_block(const scenario::Scenario&, const Shape& shape) {
   return block;
 }
 
-Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t dense_parameters,
-                           std::int64_t expert_parameters) {
+Block make_optimizer_block(const scenario::Scenario& scenario, const StageParameters& parameters) {
+  const std::int64_t dense_parameters = parameters.dense, expert_parameters = parameters.experts;
   Block block;
   block.name = "optimizer";
   const Shape shape = make_shape(scenario);
@@ -134,6 +134,11 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t dens
                                      : dense_parameters + expert_parameters;
   const auto reduce = sharded ? cost::Collective::reduce_scatter : cost::Collective::all_reduce;
   b.into_forward();
+  // With sequence parallelism each tensor-parallel rank saw its own tokens, so gradients of replicated parameters are
+  // summed first.
+  if (layout.tp > 1)
+    b.collective("reduce gradients of replicated parameters", kTp, cost::Collective::all_reduce,
+                 parameters.replicated * optimizer.main_grad_bytes, {});
   b.collective("reduce gradients", topology::GroupKind::dp, reduce, dense_parameters * optimizer.main_grad_bytes, {});
   b.collective("reduce expert gradients", topology::GroupKind::edp, reduce,
                expert_parameters * optimizer.main_grad_bytes, {});
@@ -141,8 +146,11 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t dens
   Op& norm = b.collective("gradient norm all-reduce", topology::GroupKind::world, cost::Collective::all_reduce, 8, {});
   norm.host_sync = true;  // the host checks the norm before the step
   const std::int64_t state = optimizer.master_bytes + optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes;
+  // The step computes in fp32: gradients kept in bf16 are widened for the owned shard.
+  const TensorId widened = b.tensor(TensorKind::gradients, "fp32 copy of the owned gradients",
+                                    optimizer.main_grad_bytes < 4 ? owned * 4 : 0);
   b.memory("Adam", Family::optimizer, static_cast<double>(owned * (2 * optimizer.main_grad_bytes + 2 * state + kD)), 12,
-           {});
+           {widened}, {widened});
   if (sharded) {
     b.collective("gather parameters", topology::GroupKind::dp, cost::Collective::all_gather, dense_parameters * kD, {});
     b.collective("gather expert parameters", topology::GroupKind::edp, cost::Collective::all_gather,

@@ -102,8 +102,10 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   if (has_shared) shared.emplace(b, "shared expert", scenario.model.moe.shared_ffn, TensorKind::activations_moe);
 
   const bool full = f.full();
-  const bool module = f.selective(RecomputeModule::moe) && treatment.backward == policy::RoutedBackward::kept;
-  const bool drop_shared = f.selective(RecomputeModule::shared_experts) || module;
+  const bool wants_module = f.selective(RecomputeModule::moe);
+  const bool module =
+      wants_module && treatment.backward == policy::RoutedBackward::kept;  // routed part and all at once
+  const bool drop_shared = f.selective(RecomputeModule::shared_experts) || wants_module;
   const bool drop_norm = f.selective(RecomputeModule::layernorm);
   // Under recompute and re-dispatch the routed part keeps nothing in forward whatever the layer does.
   const bool keeps_routed = treatment.backward == policy::RoutedBackward::kept && !full && !module;
@@ -131,7 +133,7 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   if (has_shared) shared->forward(norm2.output(), f.shared_out, !full && !drop_shared);
   router.forward(!full);
   routed.forward(f.mlp_out, keeps_routed);
-  if (full || module) router.drop(b.last());
+  if (full || wants_module) router.drop(b.last());
   residual(!full);
 
   b.into_backward();
@@ -152,7 +154,7 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
       shared->forward(norm2.output(), f.shared_out, true);
       b.last().frees.push_back(f.shared_out);
     }
-    if (module) router.forward(true);
+    if (wants_module) router.forward(true);
   }
   if ((full && treatment.backward == policy::RoutedBackward::kept) || module) {
     routed.forward(f.mlp_out, true);

@@ -58,8 +58,7 @@ class Writer {
     receive_ = add(make_receive_block(scenario, plan_.shape));
     send_ = add(make_send_block(scenario, plan_.shape));
     for (std::int64_t stage = 0; stage < scenario.layout.pp; ++stage) {
-      const StageParameters p = stage_parameters(scenario, stage);
-      const std::int32_t optimizer = add(make_optimizer_block(scenario, p.dense, p.experts));
+      const std::int32_t optimizer = add(make_optimizer_block(scenario, stage_parameters(scenario, stage)));
       for (std::int64_t group = 0; group < plan_.groups_per_stage(); ++group)
         plan_.programs.push_back(program(stage, group, optimizer));
     }

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/checked.h"
 #include "model/parameters.h"
 #include "plan/shape.h"
 #include "policy/closed_form.h"
 #include "policy/lrmoe.h"
+#include "schedule/schedule.h"
 
 namespace moeplan::plan {
 
@@ -42,24 +44,44 @@ bool full(const scenario::Scenario& scenario) {
   return scenario.recompute.granularity == scenario::RecomputeGranularity::full;
 }
 
+// Microbatches whose forward has run and whose backward has not, at most: what the schedule itself does.
 double in_flight(const scenario::Scenario& scenario, std::int64_t stage) {
-  const double by_schedule = policy::in_flight_chunks(scenario.layout.pp, stage, 1, false);
-  return std::min(by_schedule, static_cast<double>(scenario.microbatches()));
+  const auto* schedule = schedule::find_schedule(scenario.training.schedule);
+  MOEPLAN_CHECK(schedule != nullptr, "schedule was checked when the scenario was read");
+  std::int64_t now = 0, most = 0;
+  for (const auto& slot : schedule->slots(stage, scenario.layout.pp, scenario.microbatches())) {
+    now += slot.direction == schedule::Direction::forward ? 1 : -1;
+    most = std::max(most, now);
+  }
+  return static_cast<double>(most);
 }
 
-// Token-level activations that the closed form counts on a stage, all in flight. Full recompute: one layer at a time
-// (m_g = 1), as the paper counts it.
-double token_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
+// Token terms of the closed form: of one layer of each kind that the stage has, and of all its layers.
+struct TokenTerms {
+  double dense = 0, moe = 0, all = 0;
+};
+
+TokenTerms token_terms(const scenario::Scenario& scenario, std::int64_t stage) {
   const auto shape = closed_form_shape(scenario);
-  const double moe = policy::token_term_bytes(shape);
-  if (full(scenario)) return moe;
-  const double dense =
-      scenario.model.dense_ffn > 0 ? policy::dense_token_term_bytes(shape, scenario.model.dense_ffn) : 0;
+  TokenTerms terms;
   const std::int64_t per_stage = scenario.layers_per_stage();
-  double sum = 0;
-  for (std::int64_t l = stage * per_stage; l < (stage + 1) * per_stage; ++l)
-    sum += scenario.model.layers[static_cast<std::size_t>(l)] == model::LayerKind::moe ? moe : dense;
-  return sum * in_flight(scenario, stage);
+  for (std::int64_t l = stage * per_stage; l < (stage + 1) * per_stage; ++l) {
+    if (scenario.model.layers[static_cast<std::size_t>(l)] == model::LayerKind::moe) {
+      terms.moe = policy::token_term_bytes(shape);
+      terms.all += terms.moe;
+    } else {
+      terms.dense = policy::dense_token_term_bytes(shape, scenario.model.dense_ffn);
+      terms.all += terms.dense;
+    }
+  }
+  return terms;
+}
+
+// Token-level activations beside the routed rows of a MoE layer: all layers in flight, or with full recompute that
+// layer's own (m_g = 1, as the paper counts it).
+double token_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
+  const TokenTerms terms = token_terms(scenario, stage);
+  return full(scenario) ? terms.moe : terms.all * in_flight(scenario, stage);
 }
 
 }  // namespace
@@ -74,11 +96,14 @@ StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_
     const auto layer = model::rank_layer_parameters(arch, arch.layers[static_cast<std::size_t>(l)], sharding);
     sum.dense += layer.dense;
     sum.experts += layer.experts;
+    const auto whole = model::layer_parameters(arch, arch.layers[static_cast<std::size_t>(l)]);
+    sum.replicated += whole.attention_replicated + whole.norms + whole.router + whole.shared_gate;
   }
   const std::int64_t matrix = make_shape(scenario).vocab_rank * arch.hidden;
   const bool first = stage == 0, last = stage == layout.pp - 1;
   if (first) sum.dense += matrix;
   if (last) sum.dense += arch.hidden;
+  if (last) sum.replicated += arch.hidden;
   if (last && !(arch.tied_embeddings && first)) sum.dense += matrix;
   return sum;
 }
@@ -140,7 +165,9 @@ double lrmoe_memory_rows(const scenario::Scenario& scenario, std::int64_t stage)
 double closed_form_activation_bytes(const scenario::Scenario& scenario, std::int64_t stage, double routed_rows,
                                     bool routed_recomputed) {
   const double flights = routed_recomputed || full(scenario) ? 1.0 : in_flight(scenario, stage);
-  return token_bytes(scenario, stage) + row_bytes(scenario) * routed_rows * flights;
+  const double with_rows = token_bytes(scenario, stage) + row_bytes(scenario) * routed_rows * flights;
+  // Full recompute holds one layer at a time: the larger kind.
+  return full(scenario) ? std::max(with_rows, token_terms(scenario, stage).dense) : with_rows;
 }
 
 }  // namespace moeplan::plan

@@ -13,6 +13,7 @@ struct StageParameters {
   std::int64_t dense =
       0;  // layers' dense parts, embedding on the first stage, head and final norm on the last; vocabulary padded
   std::int64_t experts = 0;
+  std::int64_t replicated = 0;  // of dense: whole on every tensor-parallel rank (norms, router, mla down-projections)
 };
 StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_t stage);
 

@@ -50,7 +50,7 @@ class Lrmoe : public Policy {
     const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 
     std::int64_t cap = floor_rows(settings_.tau * static_cast<double>(total) / static_cast<double>(members));
-    if (memory_rows_ > 0) cap = std::min(cap, floor_rows(memory_rows_ * static_cast<double>(decision.chunks)));
+    if (memory_rows_ >= 0) cap = std::min(cap, floor_rows(memory_rows_ * static_cast<double>(decision.chunks)));
     const std::vector<std::int64_t> caps(at(members), cap);
     const Quotas quotas =
         water_fill(counts, home_hosts(members, context.experts), caps, settings_.min_rows, settings_.min_retained);

@@ -43,10 +43,9 @@ std::vector<std::vector<std::int64_t>> capacity_aware_routing(std::span<const st
                                                               std::int64_t members);
 
 // Row cap per member: floor(tau * mean rows), and at most memory_rows times the decision's chunks (backward holds one
-// chunk at a time). memory_rows: rows that a member's free memory can hold in backward at once; 0 or less means no
-// limit known. Needs rows placed at home. Room that water_fill leaves on a member goes to the pairs of its cut experts
-// with the largest scores; within an expert the pairs with the largest scores are kept, ties to the lower source,
-// token, expert.
+// chunk at a time). memory_rows: rows that a member's free memory can hold in backward at once; 0 leaves what min_rows
+// and min_retained demand; kNoMemoryLimit: none is known.
+inline constexpr double kNoMemoryLimit = -1;
 std::unique_ptr<Policy> make_lrmoe(const LrmoeSettings& settings, double memory_rows);
 
 // Bytes of one retained row alive in backward, mode B: D (h + h + 2g + g + 2g + h).

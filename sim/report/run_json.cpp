@@ -144,6 +144,7 @@ Json routing_json(const search::RoutingSummary& routing) {
                               {"max_over_mean_rank", layer.max_over_mean_rank},
                               {"max_received_rows", layer.max_received_rows},
                               {"max_received_rank", layer.max_received_rank},
+                              {"max_received_over_mean", layer.max_received_over_mean},
                               {"chunks_by_microbatch", layer.chunks_by_microbatch}});
   }
   return json;

@@ -145,8 +145,10 @@ std::string routing_table(const Evaluation& evaluation) {
   const auto busiest = std::max_element(routing.layers.begin(), routing.layers.end(), [](const auto& a, const auto& b) {
     return a.max_received_rows < b.max_received_rows;
   });
-  text += fmt::format("  most rows that one rank receives in one microbatch: {} (layer {}, rank {})\n",
-                      thousands(busiest->max_received_rows), busiest->layer, busiest->max_received_rank);
+  text += fmt::format(
+      "  most rows that one rank receives in one microbatch: {} (layer {}, rank {}), {:.2f} times its group's mean\n",
+      thousands(busiest->max_received_rows), busiest->layer, busiest->max_received_rank,
+      busiest->max_received_over_mean);
   if (routing.selects) {
     text += fmt::format("  LRMoE: backward keeps {:.2f} % of the rows and {:.2f} % of the score\n",
                         100.0 * routing.retained_row_share, 100.0 * routing.retained_score_share);

@@ -52,10 +52,8 @@ ChunkSweep sweep_chunks(const scenario::Scenario& scenario, const std::vector<st
   for (const LayerRouting& layer : adaptive.evaluation.routing.layers) {
     ChunkSweep::Chosen chosen;
     chosen.layer = layer.layer;
-    for (std::int64_t chunks : layer.chunks_by_microbatch) {
-      ++chosen.times[chunks];
-      adaptive.chunks = std::max(adaptive.chunks, chunks);
-    }
+    chosen.times = layer.decisions_by_chunks;
+    if (!chosen.times.empty()) adaptive.chunks = std::max(adaptive.chunks, chosen.times.rbegin()->first);
     sweep.chosen.push_back(std::move(chosen));
   }
   sweep.curve.push_back(std::move(adaptive));

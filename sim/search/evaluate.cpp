@@ -74,20 +74,20 @@ std::vector<StageSummary> summarise_stages(const Iteration& iteration, const std
   return stages;
 }
 
-void closed_form(Evaluation& evaluation, const plan::Plan& plan) {
+// Largest activations (what is shown beside the replay) and largest total (what the verdict may be taken from) need not
+// be of the same rank: static memory differs by stage. Returns this iteration's largest total.
+double closed_form(Evaluation& evaluation, const plan::Plan& plan) {
+  double total = 0;
   for (std::int64_t rank = 0; rank < plan.scenario->layout.world; ++rank) {
     const double bytes = memory::closed_form_activation_bytes(plan, rank);
+    total = std::max(
+        total, bytes + static_cast<double>(plan.statics[static_cast<std::size_t>(plan.stage_of(rank))].steady_bytes()));
     if (bytes <= evaluation.closed_form_activation_bytes) continue;
     evaluation.closed_form_activation_bytes = bytes;
     evaluation.closed_form_rank = rank;
   }
-  const auto& memory = evaluation.ranks[static_cast<std::size_t>(evaluation.closed_form_rank)];
-  const auto steady = static_cast<std::size_t>(memory::Phase::steady_iteration);
-  evaluation.replay_activation_bytes = memory.phase_peak_bytes[steady] - memory.static_bytes;
-  evaluation.closed_form_total_bytes =
-      evaluation.closed_form_activation_bytes +
-      static_cast<double>(
-          plan.statics[static_cast<std::size_t>(plan.stage_of(evaluation.closed_form_rank))].steady_bytes());
+  evaluation.closed_form_total_bytes = std::max(evaluation.closed_form_total_bytes, total);
+  return total;
 }
 
 }  // namespace
@@ -135,13 +135,13 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   std::vector<double> steps, peaks;
   std::vector<engine::TimeParts> means;
   std::vector<std::vector<StageSummary>> stages;
-  std::int64_t worst_iteration = 0, highest = -1;
+  const bool closed = scenario->memory.accounting == scenario::Accounting::closed_form;
+  std::int64_t highest = -1;
   for (std::int64_t i = 0; i < evaluation.iterations; ++i) {
     const Iteration iteration = run_iteration(scenario, i, workers);
     routing.add(iteration.plan);
     evaluation.ops += iteration.time.ops;
     steps.push_back(iteration.time.step_s);
-    peaks.push_back(static_cast<double>(iteration.device_bytes));
     means.push_back(iteration.time.mean);
     if (evaluation.ranks.empty()) evaluation.ranks = iteration.memory;
     for (std::size_t r = 0; r < evaluation.ranks.size(); ++r)
@@ -150,13 +150,15 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
     stages.push_back(summarise_stages(iteration, evaluation.ranks));
     if (iteration.device_bytes > highest) {
       highest = iteration.device_bytes;
-      worst_iteration = i;
       evaluation.worst = iteration.memory[worst_rank(iteration.memory)];
       evaluation.alive = memory::alive_at_peak(iteration.plan, evaluation.worst);
     }
-    closed_form(evaluation, iteration.plan);
+    const double closed_total = closed_form(evaluation, iteration.plan);
+    peaks.push_back(closed ? closed_total : static_cast<double>(iteration.device_bytes));
   }
-  (void)worst_iteration;
+  const auto& shown = evaluation.ranks[static_cast<std::size_t>(evaluation.closed_form_rank)];
+  evaluation.replay_activation_bytes =
+      shown.phase_peak_bytes[static_cast<std::size_t>(memory::Phase::steady_iteration)] - shown.static_bytes;
   evaluation.routing = routing.summary();
   evaluation.step_distribution = distribution(steps);
   evaluation.peak_distribution = distribution(peaks);
@@ -170,13 +172,12 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
     evaluation.stages[s].bubble_s = stages[median][s].bubble_s;
   }
 
-  const bool closed = scenario->memory.accounting == scenario::Accounting::closed_form;
   const auto device = closed ? static_cast<std::int64_t>(std::llround(evaluation.closed_form_total_bytes))
                              : evaluation.worst.device_bytes();
   evaluation.fit = judge(device, scenario->usable_bytes(), scenario->capacity_bytes());
   double over = 0;
   for (double peak : peaks)
-    if ((closed ? static_cast<double>(device) : peak) > static_cast<double>(scenario->usable_bytes())) ++over;
+    if (peak > static_cast<double>(scenario->usable_bytes())) ++over;
   evaluation.overflow_probability = over / static_cast<double>(peaks.size());
 
   const double tokens =

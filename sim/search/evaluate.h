@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,13 +35,16 @@ struct StageSummary {
   double s_max_rows = 0;            // with MemFine: rows that the adaptive rule allows; else 0
 };
 
-// One MoE layer over microbatches, EP groups (and iterations).
+// One MoE layer. Imbalance is that of one step: each iteration by itself, then the mean over iterations.
 struct LayerRouting {
   int layer = 0;
-  double max_over_mean_expert = 0, max_over_mean_rank = 0;  // of the whole step
-  std::int64_t max_received_rows = 0;                       // s'': largest of one rank in one microbatch
-  std::int64_t max_received_rank = 0;                       // that rank
-  std::vector<std::int64_t> chunks_by_microbatch;           // largest over EP groups
+  double max_over_mean_expert = 0, max_over_mean_rank = 0;  // over the step's microbatches and EP groups together
+  std::int64_t max_received_rows = 0;              // s'': largest of one rank in one microbatch, over iterations
+  std::int64_t max_received_rank = 0;              // that rank
+  double max_received_over_mean = 0;               // s'' over the mean of its group in that microbatch
+  std::vector<std::int64_t> chunks_by_microbatch;  // largest over EP groups and iterations
+  std::map<std::int64_t, std::int64_t>
+      decisions_by_chunks;  // chunk count -> decisions: one a microbatch, EP group and iteration
 };
 
 struct RoutingSummary {
@@ -70,7 +74,7 @@ struct Evaluation {
   double closed_form_activation_bytes = 0;  // largest over ranks
   std::int64_t closed_form_rank = 0;
   std::int64_t replay_activation_bytes = 0;  // of the same rank: peak minus static
-  double closed_form_total_bytes = 0;        // static + closed form
+  double closed_form_total_bytes = 0;        // largest static + closed form over ranks and iterations
   double step_s = 0;                         // median over iterations
   double tokens_per_s_per_gpu = 0, model_flops_per_gpu = 0, mfu = 0;
   double flops_per_token = 0;

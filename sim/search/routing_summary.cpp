@@ -12,20 +12,22 @@ RoutingCollector::RoutingCollector(const scenario::Scenario& scenario) : scenari
     routing.layer = layer;
     routing.chunks_by_microbatch.assign(static_cast<std::size_t>(scenario.microbatches()), 0);
     layers_.push_back(std::move(routing));
-    expert_rows_.emplace_back(static_cast<std::size_t>(scenario.model.moe.experts), 0);
   }
 }
 
 void RoutingCollector::add(const plan::Plan& plan) {
   const std::int64_t ep = scenario_.layout.ep;
   const std::int64_t local = scenario_.model.moe.experts / ep;
+  ++iterations_;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     LayerRouting& layer = layers_[l];
+    std::vector<std::int64_t> expert_rows(static_cast<std::size_t>(scenario_.model.moe.experts), 0);
     for (std::int64_t mb = 0; mb < scenario_.microbatches(); ++mb) {
       for (std::int64_t group = 0; group < plan.groups_per_stage(); ++group) {
         const auto& decision = plan.decision(static_cast<std::int64_t>(l), mb, group);
         auto& chunks = layer.chunks_by_microbatch[static_cast<std::size_t>(mb)];
         chunks = std::max(chunks, decision.chunks);
+        ++layer.decisions_by_chunks[decision.chunks];
         retained_ += decision.retained_rows;
         routed_ += decision.routed_rows;
         retained_score_ += decision.retained_score;
@@ -38,16 +40,19 @@ void RoutingCollector::add(const plan::Plan& plan) {
             // Home placement: the instances of a member are its experts in order.
             const auto on = rows.rows_on(member);
             for (std::size_t e = 0; e < on.size() && static_cast<std::int64_t>(e) < local; ++e)
-              expert_rows_[l][static_cast<std::size_t>(member * local) + e] += on[e];
+              expert_rows[static_cast<std::size_t>(member * local) + e] += on[e];
           }
           if (received > layer.max_received_rows) {
             layer.max_received_rows = received;
+            layer.max_received_over_mean = static_cast<double>(received * ep) / std::max(1.0, decision.routed_rows);
             const std::int64_t stage = layer.layer / scenario_.layers_per_stage();
             layer.max_received_rank = stage * scenario_.layout.stage_size() + group * ep + member;
           }
         }
       }
     }
+    layer.max_over_mean_expert += routing::max_over_mean(expert_rows);
+    layer.max_over_mean_rank += routing::rank_max_over_mean(expert_rows, ep);
   }
 }
 
@@ -65,8 +70,8 @@ RoutingSummary RoutingCollector::summary() const {
   summary.layers = layers_;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     LayerRouting& layer = summary.layers[l];
-    layer.max_over_mean_expert = routing::max_over_mean(expert_rows_[l]);
-    layer.max_over_mean_rank = routing::rank_max_over_mean(expert_rows_[l], scenario_.layout.ep);
+    layer.max_over_mean_expert /= static_cast<double>(iterations_);
+    layer.max_over_mean_rank /= static_cast<double>(iterations_);
     summary.max_over_mean_expert += layer.max_over_mean_expert / static_cast<double>(layers_.size());
     summary.max_over_mean_rank += layer.max_over_mean_rank / static_cast<double>(layers_.size());
     summary.worst_max_over_mean_expert = std::max(summary.worst_max_over_mean_expert, layer.max_over_mean_expert);

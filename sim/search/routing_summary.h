@@ -16,7 +16,7 @@ class RoutingCollector {
 
  private:
   const scenario::Scenario& scenario_;
-  std::vector<std::vector<std::int64_t>> expert_rows_;  // [MoE layer][expert], forward
+  std::int64_t iterations_ = 0;
   std::vector<LayerRouting> layers_;
   double retained_ = 0, routed_ = 0, retained_score_ = 0, total_score_ = 0;
   bool selects_ = false;

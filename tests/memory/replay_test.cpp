@@ -191,3 +191,30 @@ TEST_CASE("a slow replay with a set of live tensors gives the same peak") {
     CHECK(highest == memory.peak.allocated_bytes);
   }
 }
+
+TEST_CASE("norms on queries and keys keep copies of their inputs and fp32 statistics") {
+  // Two layers; T 256, (4 + 2) heads of 16 in bf16, one fp32 figure a head and token.
+  auto kept = [](const char* model) {
+    Small small;
+    small.model = model;
+    small.ep = 1;
+    small.routing = "";
+    small.schedule = "gpipe";
+    auto peak = [&](int microbatches) {
+      small.gbs = 4 * microbatches;
+      return memory::replay(plan::make_plan(small.make(), 0, 1), 0).peak.allocated_bytes;
+    };
+    return peak(3) - peak(2);
+  };
+  CHECK(kept("tiny-qknorm") - kept("tiny-dense") == 2 * (up(2 * 256 * (4 + 2) * 16) + up(4 * 256 * (4 + 2))));
+}
+
+TEST_CASE("bf16 gradients are widened for the owned shard in the step") {
+  Small small;
+  small.optimizer = "{ main_grads_dtype: bf16 }";
+  const auto plan = plan::make_plan(small.make(), 0, 1);
+  const auto memory = memory::replay(plan, 0);
+  const auto p = plan::stage_parameters(*plan.scenario, 0);
+  CHECK(memory.phase_peak_bytes[static_cast<std::size_t>(memory::Phase::steady_optimizer_step)] ==
+        memory.static_bytes + up(4 * (p.dense / 4 + p.experts / 2)));
+}

@@ -113,3 +113,28 @@ TEST_CASE("with one rank in the expert group nothing is exchanged") {
   for (const auto* ops : {&block.forward, &block.backward})
     for (const auto& op : *ops) CHECK(op.work != plan::Work::all_to_all);
 }
+
+TEST_CASE("module moe under MemFine and LRMoE adds the router and the shared expert to what is recomputed") {
+  for (const auto backward : {policy::RoutedBackward::recompute, policy::RoutedBackward::redispatch}) {
+    const auto plain = moe_block({.chunks = 2, .backward = backward}, "{}", "tiny-mla");
+    const auto module = moe_block({.chunks = 2, .backward = backward},
+                                  "{ recompute_granularity: selective, recompute_modules: [moe] }", "tiny-mla");
+    CHECK(count(plain.backward, "router") == 0);
+    CHECK(count(module.backward, "router") == 1);
+    CHECK(count(plain.backward, "shared expert gate-up") == 0);
+    CHECK(count(module.backward, "shared expert gate-up") == 1);
+    CHECK(count(module.backward, "dispatch") == count(plain.backward, "dispatch"));
+  }
+}
+
+TEST_CASE("with tensor parallelism the gradients of replicated parameters are summed once a step") {
+  Small small;
+  small.tp = 2;
+  const auto scenario = small.make();
+  const auto parameters = plan::stage_parameters(*scenario, 0);
+  // Two layers of two norms of 64, the router 64 x 8, and the final norm.
+  CHECK(parameters.replicated == 2 * 2 * 64 + 64 * 8 + 64);
+  const auto block = plan::make_optimizer_block(*scenario, parameters);
+  CHECK(block.forward.front().name == "reduce gradients of replicated parameters");
+  CHECK(block.forward.front().size.bytes == 4 * parameters.replicated);
+}

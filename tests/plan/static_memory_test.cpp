@@ -75,3 +75,30 @@ TEST_CASE("rows of equation 8 for the paper's models") {
     CHECK(plan::memfine_max_rows(*scenario, *scenario->policies.memfine, 0) == doctest::Approx(rows).epsilon(1e-4));
   }
 }
+
+TEST_CASE("what the budget of rows leaves for tokens follows the schedule: gpipe holds all microbatches") {
+  Small small;
+  small.model = "tiny-mla";
+  small.pp = 2;
+  small.gbs = 16;  // 8 microbatches on each of 2 replicas
+  small.policies = "{ memfine: { rule: adaptive } }";
+  auto rows = [&](const char* schedule, std::int64_t stage) {
+    small.schedule = schedule;
+    const auto scenario = small.make();
+    return plan::memfine_max_rows(*scenario, *scenario->policies.memfine, stage);
+  };
+  CHECK(rows("gpipe", 0) < rows("1f1b", 0));
+  CHECK(rows("gpipe", 1) < rows("1f1b", 1));
+}
+
+TEST_CASE("closed form with full recompute: one layer, the larger kind") {
+  // tiny-mla: T 256, h 64, 4 heads of 24, 8 experts; dense width 128. Per token and in bf16:
+  // MoE 5 x 64 + 4 x 24 + 2 x 4 x 24 + 8 = 616 elements; dense 616 - 8 + 2 x 128 = 864.
+  Small small;
+  small.model = "tiny-mla";
+  small.memory = "{ recompute_granularity: full }";
+  const auto scenario = small.make();
+  CHECK(plan::closed_form_activation_bytes(*scenario, 0, 0, true) == 2 * 256 * 864);
+  // A received row is 2 (2 x 64 + 2 x 32) = 384 bytes: with 512 rows the MoE layer is the larger.
+  CHECK(plan::closed_form_activation_bytes(*scenario, 0, 512, true) == 2 * 256 * 616 + 384 * 512);
+}

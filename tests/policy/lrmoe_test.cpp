@@ -127,7 +127,7 @@ TEST_CASE("the hot expert keeps its pairs with the largest weights") {
   settings.tau = 1.0;
   settings.min_rows = 1;
   settings.score_sigma = 0;  // the score is the weight
-  const auto policy = make_lrmoe(settings, 0);
+  const auto policy = make_lrmoe(settings, kNoMemoryLimit);
   const LayerDecision decision = decide_with(two_slices(loads), {policy.get()});
   CHECK(decision.backward == RoutedBackward::redispatch);
   CHECK(decision.select);
@@ -152,7 +152,7 @@ TEST_CASE("equal scores keep the lower source, then the lower token") {
   settings.tau = 1.25;  // cap 5 of 7
   settings.min_rows = 1;
   settings.score_sigma = 0;
-  const auto policy = make_lrmoe(settings, 0);
+  const auto policy = make_lrmoe(settings, kNoMemoryLimit);
   const LayerDecision decision = decide_with(two_slices(loads), {policy.get()});
   CHECK(decision.backward_rows[0].matrix == std::vector<std::int32_t>{4, 0, 1, 1});
   // In chunks of two positions the one kept pair of source 1 is that of its first position.
@@ -186,7 +186,7 @@ TEST_CASE("room on a member goes to the best pairs of its cut experts") {
   settings.tau = 1.0;
   settings.min_rows = 1;
   settings.score_sigma = 0;
-  const auto policy = make_lrmoe(settings, 0);
+  const auto policy = make_lrmoe(settings, kNoMemoryLimit);
   const LayerDecision decision = decide_with(context, {policy.get()});
   CHECK(decision.backward_rows[0].instance_rows == std::vector<std::int64_t>{2, 3, 1, 1});
   CHECK(decision.retained_score == doctest::Approx(0.9 + 0.8 + 0.7 + 0.65 + 0.6 + 0.2));
@@ -203,7 +203,7 @@ TEST_CASE("one token with equal scores for two experts keeps the lower expert wh
   settings.tau = 1.25;
   settings.min_rows = 1;
   settings.score_sigma = 0;
-  const auto policy = make_lrmoe(settings, 0);
+  const auto policy = make_lrmoe(settings, kNoMemoryLimit);
   const LayerDecision decision = decide_with(context, {policy.get()});
   CHECK(decision.backward_rows[0].instance_rows == std::vector<std::int64_t>{3, 2, 0, 0});
   CHECK(decision.backward_rows[0].matrix == std::vector<std::int32_t>{4, 0, 1, 0});
@@ -213,7 +213,7 @@ TEST_CASE("nothing is cut where the caps hold all rows") {
   const SkewedLoads loads(skewed_shape(), 1, 3);
   LrmoeSettings settings;
   settings.tau = 4;
-  const auto policy = make_lrmoe(settings, 0);
+  const auto policy = make_lrmoe(settings, kNoMemoryLimit);
   const LayerDecision decision = decide_with(context_of(loads, 4), {policy.get()});
   CHECK(decision.retained_rows == decision.routed_rows);
   CHECK(decision.retained_score == decision.total_score);
@@ -234,7 +234,7 @@ TEST_CASE("the selection is that of a slow reference, row by row") {
     settings.min_rows = number % 2 == 0 ? 1 : 40;
     settings.min_retained = number % 3 == 0 ? 0.7 : 0.2;
     settings.score_sigma = number % 4 == 0 ? 0.0 : 0.5;
-    const auto policy = make_lrmoe(settings, 0);
+    const auto policy = make_lrmoe(settings, kNoMemoryLimit);
     const LayerDecision decision = decide_with(context, {policy.get()});
     const auto cap = static_cast<std::int64_t>(std::floor(settings.tau * decision.routed_rows / 4));
     const Reference expected = reference(context, settings, std::vector<std::int64_t>(4, cap));
@@ -260,7 +260,7 @@ TEST_CASE("retained rows of all chunks are those of the whole layer") {
   LrmoeSettings settings;
   settings.tau = 0.9;
   settings.min_rows = 16;
-  const auto lrmoe = make_lrmoe(settings, 0);
+  const auto lrmoe = make_lrmoe(settings, kNoMemoryLimit);
   const LayerDecision whole = decide_with(context, {lrmoe.get()});
   REQUIRE(whole.retained_rows < whole.routed_rows);
   for (const std::int64_t chunks : {2, 3, 7}) {
@@ -285,6 +285,21 @@ TEST_CASE("retained rows of all chunks are those of the whole layer") {
   }
 }
 
+TEST_CASE("less memory never keeps more rows, down to none: the floors alone remain") {
+  const SkewedLoads loads(skewed_shape(), 3, 8);
+  const GroupContext context = context_of(loads, 4);
+  LrmoeSettings settings;
+  settings.min_rows = 1;
+  settings.min_retained = 0.1;
+  double before = decide_with(context, {make_lrmoe(settings, kNoMemoryLimit).get()}).retained_rows;
+  for (const double rows : {2000.0, 700.0, 100.0, 1.0, 0.0}) {
+    const double kept = decide_with(context, {make_lrmoe(settings, rows).get()}).retained_rows;
+    CHECK(kept <= before);
+    before = kept;
+  }
+  CHECK(before == 480);  // a tenth of 4,800: the floor
+}
+
 TEST_CASE("memory caps the rows of a member, of a chunk where there are chunks") {
   const SkewedLoads loads(skewed_shape(), 3, 8);
   const GroupContext context = context_of(loads, 4);
@@ -302,7 +317,7 @@ TEST_CASE("memory caps the rows of a member, of a chunk where there are chunks")
     return most;
   };
   REQUIRE(decide(context, {}).max_received > 1400);
-  const auto unlimited = make_lrmoe(settings, 0), limited = make_lrmoe(settings, 700.9);
+  const auto unlimited = make_lrmoe(settings, kNoMemoryLimit), limited = make_lrmoe(settings, 700.9);
   CHECK(decide_with(context, {unlimited.get()}).retained_rows == 4800);  // 4 * 150 * 2 * 4
   CHECK(received(decide_with(context, {limited.get()})) == 700);
   MemfineSettings chunked;
@@ -322,9 +337,9 @@ TEST_CASE("the seed changes which pairs are kept, not how many") {
   const GroupContext context = context_of(loads, 4);
   LrmoeSettings settings;
   settings.min_rows = 16;
-  const auto one = make_lrmoe(settings, 0), again = make_lrmoe(settings, 0);
+  const auto one = make_lrmoe(settings, kNoMemoryLimit), again = make_lrmoe(settings, kNoMemoryLimit);
   settings.seed = 2;
-  const auto two = make_lrmoe(settings, 0);
+  const auto two = make_lrmoe(settings, kNoMemoryLimit);
   const LayerDecision a = decide_with(context, {one.get()});
   const LayerDecision b = decide_with(context, {again.get()});
   const LayerDecision c = decide_with(context, {two.get()});

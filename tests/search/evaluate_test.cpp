@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <map>
+
+#include "plan/static_memory.h"
 #include "search/chunk_sweep.h"
 #include "search/compare.h"
 #include "support/scenarios.h"
@@ -115,4 +119,49 @@ TEST_CASE("quickstart: MemFine's peak lies below the plain one") {
   const auto results = search::compare_policies(*scenario, {"none", "memfine"}, {}, 0);
   CHECK(results[1].evaluation.worst.peak.allocated_bytes < results[0].evaluation.worst.peak.allocated_bytes);
   CHECK(results[1].evaluation.worst.routed_peak_bytes < results[0].evaluation.worst.routed_peak_bytes);
+}
+
+TEST_CASE("closed-form accounting judges the stage with the largest total, and each iteration by itself") {
+  Small small;
+  small.model = "tiny-mla";
+  small.pp = 2;
+  small.gbs = 16;
+  small.memory = "{ accounting: closed_form }";
+  const auto e = search::evaluate(small.make(), 1);
+  for (std::int64_t stage = 0; stage < 2; ++stage)
+    CHECK(e.closed_form_total_bytes > static_cast<double>(plan::static_memory(*e.scenario, stage).steady_bytes()));
+  CHECK(e.fit.device_bytes == std::llround(e.closed_form_total_bytes));
+
+  small = Small{};
+  small.routing = "{ trace: ../tests/data/search/two_steps.csv }";
+  small.mbs = 2;
+  small.seq = 1024;
+  small.memory = "{ accounting: closed_form, recompute_granularity: full }";
+  auto scenario = std::make_shared<scenario::Scenario>(*small.make());
+  scenario->training.iterations = 2;
+  const auto both = search::evaluate(scenario, 1);
+  scenario->hardware.device.memory_capacity.value =
+      (both.peak_distribution.p50 + both.peak_distribution.max) / 2 / scenario->memory.usable_fraction;
+  CHECK(search::evaluate(scenario, 1).overflow_probability == 0.5);
+}
+
+TEST_CASE("what the adaptive rule chose counts every microbatch, expert group and iteration") {
+  Small small;
+  auto scenario = std::make_shared<scenario::Scenario>(*small.make());
+  scenario->training.iterations = 3;
+  const auto sweep = search::sweep_chunks(*scenario, {1}, 1);
+  REQUIRE(sweep.chosen.size() == 1);
+  // 2 microbatches, 4 GPUs / EP 2 = 2 groups, 3 iterations.
+  CHECK(sweep.chosen[0].times == std::map<std::int64_t, std::int64_t>{{1, 12}});
+}
+
+TEST_CASE("imbalance is that of one step, not of the sum over iterations") {
+  Small small;
+  small.routing = "{ trace: ../tests/data/search/moving_hot_rank.csv }";
+  auto scenario = std::make_shared<scenario::Scenario>(*small.make());
+  scenario->training.iterations = 2;
+  const auto e = search::evaluate(scenario, 1);
+  // Each step alone: 3,072 of 4,096 on one of two members, 1.5 times the mean. Summed, both members have the same.
+  CHECK(e.routing.max_over_mean_rank == doctest::Approx(1.5));
+  CHECK(e.routing.layers[0].max_received_over_mean == doctest::Approx(1.5).epsilon(0.02));
 }
