@@ -59,6 +59,25 @@ void add_scenario_options(CLI::App& app, Arguments& arguments, Texts& texts) {
   app.add_flag("--strict", arguments.strict, "Refuse profiles whose cost models read assumed values");
 }
 
+// import KIND INPUT [-o FILE] [--name NAME]: one subcommand a kind of input.
+void add_import_options(CLI::App& app, Arguments& arguments, const char* input, const char* result) {
+  app.add_option("INPUT", arguments.input, input)->required();
+  app.add_option("-o,--output", arguments.out, result)->type_name("FILE");
+  app.add_option("--name", arguments.name, "Name of the result (default: that of the input)")->type_name("NAME");
+}
+
+void add_import_commands(CLI::App& app, Arguments& arguments) {
+  CLI::App& import = add_command(app, "import", "Makes moeplan's files from what people have",
+                                 "Example:\n  moeplan import hf Qwen3-30B-A3B/config.json -o my-model.yaml");
+  import.require_subcommand(1);
+  CLI::App& hf = add_command(import, "hf", "A Hugging Face config.json into a model file",
+                             "Examples:\n"
+                             "  moeplan import hf Qwen3-30B-A3B/config.json\n"
+                             "  moeplan import hf config.json --name my-model -o models/my-model.yaml\n"
+                             "A scenario takes a config.json directly too: model: path/config.json");
+  add_import_options(hf, arguments, "The config.json", "Write the model file there instead of to standard output");
+}
+
 void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
   CLI::App& run =
       add_command(app, "run", "Does it fit, where is the peak, how long is a step?",
@@ -123,6 +142,8 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
   list.add_option("NAME", arguments.name, "A model or a hardware profile: everything that is known of it");
   add_data_option(list, arguments);
   add_output_options(list, arguments);
+
+  add_import_commands(app, arguments);
 }
 
 std::vector<std::string> names_of_commands(const CLI::App& app) {
@@ -183,6 +204,7 @@ Command command_of(const CLI::App& app) {
   if (name == "compare") return Command::compare;
   if (name == "trace") return Command::trace_info;
   if (name == "list") return Command::list;
+  if (name == "import") return Command::import_hf;
   return Command::run;
 }
 

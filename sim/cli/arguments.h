@@ -9,7 +9,7 @@
 
 namespace moeplan::cli {
 
-enum class Command { run, sweep, chunks, compare, trace_info, list };
+enum class Command { run, sweep, chunks, compare, trace_info, list, import_hf };
 
 // The command line, read and checked by itself.
 struct Arguments {
@@ -25,7 +25,8 @@ struct Arguments {
   std::string trace;                  // trace info: the path
   std::vector<std::int64_t> ep;       // trace info: numbers of ranks
   std::int64_t top_k = 0;             // trace info: 0 to infer it
-  std::string topic, name;            // list
+  std::string topic, name;            // list; import: name of the result, "" for that of the input
+  std::string input, out;             // import: the file to read, and to write ("" for standard output)
 };
 
 // Nothing when the command line asked for help or the version, which is then written to `out`. Throws base::Error for

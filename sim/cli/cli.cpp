@@ -23,6 +23,8 @@ int dispatch(const Context& context) {
       return trace_info_command(context);
     case Command::list:
       return list_command(context);
+    case Command::import_hf:
+      return import_hf_command(context);
   }
   return 3;
 }

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstddef>
+
 #include "base/check.h"
 #include "model/parameters.h"
 
@@ -27,16 +30,25 @@ double attention_matrix_elements(const Architecture& arch) {
 
 double training_flops_per_token(const Architecture& arch, std::int64_t seq_length) {
   MOEPLAN_CHECK(seq_length >= 1, "a sequence has at least one token");
+  MOEPLAN_CHECK(!arch.layers.empty(), "a model has at least one layer");
   const double hidden = static_cast<double>(arch.hidden);
-  const double layers = static_cast<double>(arch.layer_count());
-  const double moe_layers = static_cast<double>(arch.moe_layer_count());
-  const double core = static_cast<double>(seq_length) / 2.0 * static_cast<double>(arch.attention.heads) *
-                      static_cast<double>(arch.attention.qk_dim() + arch.attention.v_dim());
-  const double dense = 3.0 * hidden * static_cast<double>(arch.dense_ffn);
-  const double moe = 3.0 * hidden * static_cast<double>(arch.moe.top_k * arch.moe.ffn + arch.moe.shared_ffn);
-  // 6 = a multiply and an add, once forward and twice backward.
-  return 6.0 * (layers * (attention_matrix_elements(arch) + core) + (layers - moe_layers) * dense + moe_layers * moe +
-                hidden * static_cast<double>(arch.vocab));
+  const double mtp = static_cast<double>(arch.mtp_layers);
+  const double matrices = attention_matrix_elements(arch);
+  const double head_dims =
+      static_cast<double>(arch.attention.heads * (arch.attention.qk_dim() + arch.attention.v_dim()));
+  const double projections = arch.mlp == MlpKind::swiglu ? 3.0 : 2.0;
+  const double dense = projections * hidden * static_cast<double>(arch.dense_ffn);
+  const double moe = projections * hidden * static_cast<double>(arch.moe.top_k * arch.moe.ffn + arch.moe.shared_ffn);
+  const auto of_layer = [&](std::size_t layer) {
+    const std::int64_t window = arch.window(layer);
+    const std::int64_t keys = window > 0 ? std::min(window, seq_length) : seq_length;
+    return matrices + static_cast<double>(keys) / 2.0 * head_dims +
+           (arch.layers[layer] == LayerKind::moe ? moe : dense);
+  };
+  double sum = (1.0 + mtp) * hidden * static_cast<double>(arch.vocab);
+  for (std::size_t layer = 0; layer < arch.layers.size(); ++layer) sum += of_layer(layer);
+  sum += mtp * (of_layer(arch.layers.size() - 1) + 2.0 * hidden * hidden);
+  return 6.0 * sum;  // a multiply and an add, once forward and twice backward
 }
 
 }  // namespace moeplan::model

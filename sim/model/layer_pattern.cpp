@@ -16,7 +16,7 @@ constexpr int kMaxParentheses = 32;
 // Recursive descent over: sum = factor ('+' factor)*; factor = ('[' 0|1 (',' 0|1)* ']' | '(' sum ')') ('*' N)*.
 class PatternParser {
  public:
-  explicit PatternParser(std::string_view text) : text_(text) {}
+  PatternParser(std::string_view text, std::string_view meaning) : text_(text), meaning_(meaning) {}
 
   FrequencyPattern parse() {
     std::vector<int> values = sum(0);
@@ -62,7 +62,7 @@ class PatternParser {
   int bit() {
     if (accept('0')) return 0;
     if (accept('1')) return 1;
-    fail("expected 0 (dense) or 1 (MoE)");
+    fail(fmt::format("expected {}", meaning_));
     return 0;
   }
 
@@ -103,10 +103,26 @@ class PatternParser {
     if (error_.empty()) error_ = fmt::format("{} at character {} of '{}'", what, next_ + 1, text_);
   }
 
-  std::string_view text_;
+  std::string_view text_, meaning_;
   std::size_t next_ = 0;
   std::string error_;
 };
+
+// Layers that have a place in the design and no model yet.
+constexpr std::array<std::string_view, 8> kUnsupportedKinds = {
+    "linear_attention", "gated_delta_net", "lightning_attention", "mamba",
+    "mamba2",           "state_space",     "sparse_attention",    "deepseek_sparse_attention"};
+
+bool refuse_unsupported(const config::Node& item, base::Faults& faults) {
+  if (item.kind() != config::Node::Kind::map || !item.has("kind")) return false;
+  const config::Node kind = item.at("kind");
+  if (kind.kind() != config::Node::Kind::scalar) return false;
+  const std::string name = kind.scalar();
+  if (std::find(kUnsupportedKinds.begin(), kUnsupportedKinds.end(), name) == kUnsupportedKinds.end()) return false;
+  faults.add(kind.where(), fmt::format("layers of kind '{}' are not supported in this version", name),
+             "supported: dense, moe");
+  return true;
+}
 
 LayerKind kind_of(int value) { return value == 1 ? LayerKind::moe : LayerKind::dense; }
 
@@ -115,6 +131,7 @@ std::vector<LayerKind> read_layer_list(config::Reader& root) {
   const std::size_t before = root.faults().size();
   std::vector<LayerKind> layers;
   for (const config::Node& node : root.list("layers")) {
+    if (refuse_unsupported(node, root.faults())) continue;
     config::Reader item(node, root.faults());
     const LayerKind kind = item.choice("kind", kinds) == 1 ? LayerKind::moe : LayerKind::dense;
     const std::int64_t count = item.integer("count", {1, kMaxLayers});
@@ -174,7 +191,9 @@ std::vector<LayerKind> read_layer_frequency(config::Reader& root, std::int64_t n
 
 }  // namespace
 
-FrequencyPattern parse_frequency_pattern(std::string_view text) { return PatternParser(text).parse(); }
+FrequencyPattern parse_frequency_pattern(std::string_view text, std::string_view meaning) {
+  return PatternParser(text, meaning).parse();
+}
 
 std::vector<LayerKind> read_layers(config::Reader& root) {
   const std::size_t before = root.faults().size();

@@ -5,8 +5,26 @@
 namespace moeplan::model {
 namespace {
 
-// SwiGLU: gate and up (h x f each) and down (f x h), no biases.
-std::int64_t swiglu(std::int64_t hidden, std::int64_t ffn) { return 3 * hidden * ffn; }
+// Two projections with what stands between them: swiglu has gate and up (h x f each) and down (f x h), gelu up and
+// down. The bias of the first projection is divided with its columns, that of the second is whole on each rank.
+struct MlpWeights {
+  std::int64_t sharded = 0, replicated = 0;
+  std::int64_t total() const { return sharded + replicated; }
+};
+
+MlpWeights mlp_weights(const Architecture& arch, std::int64_t ffn, bool bias) {
+  if (ffn == 0) return {};
+  const std::int64_t columns = arch.mlp == MlpKind::swiglu ? 2 * ffn : ffn;
+  return {arch.hidden * (columns + ffn) + (bias ? columns : 0), bias ? arch.hidden : 0};
+}
+
+MlpWeights expert_weights(const Architecture& arch) {
+  return mlp_weights(arch, arch.moe.ffn, arch.linear_bias || arch.moe.expert_bias);
+}
+
+std::int64_t norm(const Architecture& arch) { return arch.layer_norm_bias ? 2 * arch.hidden : arch.hidden; }
+
+constexpr std::int64_t kMtpNorms = 3;  // of the embedding, of the hidden state, and the last one before the head
 
 // Weights of multi-head latent attention, by the names of the DeepSeek papers.
 struct MlaWeights {
@@ -35,59 +53,77 @@ MlaWeights mla_weights(const Architecture& arch) {
 
 void add_attention(const Architecture& arch, LayerParameters& layer) {
   const Attention& a = arch.attention;
+  if (a.output_bias) layer.attention_replicated = arch.hidden;
   if (a.kind == AttentionKind::mla) {
     const MlaWeights w = mla_weights(arch);
     layer.attention_sharded = w.up_q_nope + w.up_q_rope + w.up_kv + w.out;
-    layer.attention_replicated = w.down_q + w.down_kv + w.latent_norms;
+    layer.attention_replicated += w.down_q + w.down_kv + w.latent_norms;
     return;
   }
   const std::int64_t q_width = a.heads * a.head_dim;
   const std::int64_t kv_width = a.kv_heads * a.head_dim;
   layer.attention_sharded = 2 * arch.hidden * q_width + 2 * arch.hidden * kv_width;
   if (a.qkv_bias) layer.attention_sharded += q_width + 2 * kv_width;
-  if (a.qk_norm) layer.attention_replicated = 2 * a.head_dim;
+  if (a.sinks) layer.attention_sharded += a.heads;
+  if (a.qk_norm) layer.attention_replicated += a.qk_norm_all_heads ? q_width + kv_width : 2 * a.head_dim;
 }
 
 }  // namespace
 
 std::int64_t LayerParameters::total() const {
-  return attention_sharded + attention_replicated + norms + mlp + router + experts + shared + shared_gate;
+  return attention_sharded + attention_replicated + norms + mlp + mlp_replicated + router + experts + shared +
+         shared_replicated + shared_gate;
 }
 
 LayerParameters layer_parameters(const Architecture& arch, LayerKind kind) {
   LayerParameters layer;
   add_attention(arch, layer);
-  layer.norms = 2 * arch.hidden;
+  layer.norms = 2 * norm(arch);
   if (kind == LayerKind::dense) {
-    layer.mlp = swiglu(arch.hidden, arch.dense_ffn);
+    const MlpWeights mlp = mlp_weights(arch, arch.dense_ffn, arch.linear_bias);
+    layer.mlp = mlp.sharded;
+    layer.mlp_replicated = mlp.replicated;
     return layer;
   }
   const Moe& moe = arch.moe;
-  layer.router = arch.hidden * moe.experts;
-  layer.experts = moe.experts * swiglu(arch.hidden, moe.ffn);
-  layer.shared = swiglu(arch.hidden, moe.shared_ffn);
+  const MlpWeights shared = mlp_weights(arch, moe.shared_ffn, arch.linear_bias);
+  layer.router = arch.hidden * moe.experts + (arch.linear_bias ? moe.experts : 0);
+  layer.experts = moe.experts * expert_weights(arch).total();
+  layer.shared = shared.sharded;
+  layer.shared_replicated = shared.replicated;
   layer.shared_gate = moe.shared_gate ? arch.hidden : 0;
   return layer;
 }
 
 std::int64_t ModelParameters::total() const {
-  return embedding + head + final_norm + attention + norms + mlp + router + experts + shared;
+  return embedding + head + positions + final_norm + attention + norms + mlp + router + experts + shared + mtp;
+}
+
+std::int64_t mtp_block_parameters(const Architecture& arch) {
+  if (arch.mtp_layers == 0) return 0;
+  return layer_parameters(arch, arch.mtp_kind()).total() + 2 * arch.hidden * arch.hidden + kMtpNorms * norm(arch);
+}
+
+std::int64_t padded_vocab(const Architecture& arch, std::int64_t tp) {
+  return base::round_up(arch.vocab, arch.vocab_divisor * tp);
 }
 
 ModelParameters model_parameters(const Architecture& arch) {
   ModelParameters model;
   model.embedding = arch.vocab * arch.hidden;
   model.head = arch.tied_embeddings ? 0 : arch.vocab * arch.hidden;
-  model.final_norm = arch.hidden;
+  model.positions = arch.learned_positions * arch.hidden;
+  model.final_norm = norm(arch);
+  model.mtp = arch.mtp_layers * mtp_block_parameters(arch);
   const std::int64_t moe_layers = arch.moe_layer_count();
   const auto add = [&](LayerKind kind, std::int64_t count) {
     const LayerParameters layer = layer_parameters(arch, kind);
     model.attention += count * (layer.attention_sharded + layer.attention_replicated);
     model.norms += count * layer.norms;
-    model.mlp += count * layer.mlp;
+    model.mlp += count * (layer.mlp + layer.mlp_replicated);
     model.router += count * layer.router;
     model.experts += count * layer.experts;
-    model.shared += count * (layer.shared + layer.shared_gate);
+    model.shared += count * (layer.shared + layer.shared_replicated + layer.shared_gate);
   };
   add(LayerKind::moe, moe_layers);
   add(LayerKind::dense, arch.layer_count() - moe_layers);
@@ -96,8 +132,9 @@ ModelParameters model_parameters(const Architecture& arch) {
 
 std::int64_t active_parameters(const Architecture& arch, ActiveConvention convention) {
   const ModelParameters model = model_parameters(arch);
-  const std::int64_t chosen = arch.moe_layer_count() * arch.moe.top_k * swiglu(arch.hidden, arch.moe.ffn);
-  const std::int64_t body = model.total() - model.embedding - model.head - model.experts + chosen;
+  const std::int64_t chosen = arch.moe_layer_count() * arch.moe.top_k * expert_weights(arch).total();
+  const std::int64_t ends = model.embedding + model.positions + model.head;
+  const std::int64_t body = model.total() - ends - model.mtp - model.experts + chosen;
   const std::int64_t matrix = arch.vocab * arch.hidden;
   switch (convention) {
     case ActiveConvention::without_embedding_and_head:
@@ -107,7 +144,7 @@ std::int64_t active_parameters(const Architecture& arch, ActiveConvention conven
     case ActiveConvention::everything:
       break;
   }
-  return body + model.embedding + model.head;
+  return body + ends;
 }
 
 RankLayerParameters rank_layer_parameters(const Architecture& arch, LayerKind kind, const Sharding& sharding) {
@@ -115,12 +152,20 @@ RankLayerParameters rank_layer_parameters(const Architecture& arch, LayerKind ki
   // Rounded up, so that an uneven division gives the largest rank.
   RankLayerParameters rank;
   rank.dense = base::ceil_div(layer.attention_sharded, sharding.tp) + layer.attention_replicated + layer.norms +
-               base::ceil_div(layer.mlp, sharding.tp) + layer.router + base::ceil_div(layer.shared, sharding.tp) +
-               layer.shared_gate;
+               base::ceil_div(layer.mlp, sharding.tp) + layer.mlp_replicated + layer.router +
+               base::ceil_div(layer.shared, sharding.tp) + layer.shared_replicated + layer.shared_gate;
   if (kind == LayerKind::moe) {
-    rank.experts =
-        base::ceil_div(arch.moe.experts, sharding.ep) * base::ceil_div(swiglu(arch.hidden, arch.moe.ffn), sharding.etp);
+    const MlpWeights expert = expert_weights(arch);
+    rank.experts = base::ceil_div(arch.moe.experts, sharding.ep) *
+                   (base::ceil_div(expert.sharded, sharding.etp) + expert.replicated);
   }
+  return rank;
+}
+
+RankLayerParameters rank_mtp_parameters(const Architecture& arch, const Sharding& sharding) {
+  if (arch.mtp_layers == 0) return {};
+  RankLayerParameters rank = rank_layer_parameters(arch, arch.mtp_kind(), sharding);
+  rank.dense += base::ceil_div(2 * arch.hidden * arch.hidden, sharding.tp) + kMtpNorms * norm(arch);
   return rank;
 }
 
@@ -135,8 +180,8 @@ PaperLayerParameters paper_layer_parameters(const Architecture& arch, const Shar
   } else {
     paper.mla = layer.attention_replicated + base::ceil_div(layer.attention_sharded, sharding.tp);
   }
-  paper.moe =
-      rank_layer_parameters(arch, LayerKind::moe, sharding).experts + layer.shared + layer.shared_gate + layer.router;
+  paper.moe = rank_layer_parameters(arch, LayerKind::moe, sharding).experts + layer.shared + layer.shared_replicated +
+              layer.shared_gate + layer.router;
   return paper;
 }
 

@@ -10,13 +10,15 @@ namespace moeplan::model {
 
 // Counts of elements.
 struct LayerParameters {
-  std::int64_t attention_sharded = 0;     // split over TP: q, k, v, o; mla up-projections
-  std::int64_t attention_replicated = 0;  // mla down-projections, q/k norms, mla latent norms
+  std::int64_t attention_sharded = 0;     // split over TP: q, k, v, o; mla up-projections; biases of q, k, v; sinks
+  std::int64_t attention_replicated = 0;  // mla down-projections, q/k norms, mla latent norms, bias of o
   std::int64_t norms = 0;                 // the two layer norms
-  std::int64_t mlp = 0;                   // dense layer: gate, up, down (split over TP)
-  std::int64_t router = 0;                // h x experts, replicated
+  std::int64_t mlp = 0;                   // dense layer: projections and bias of the first (split over TP)
+  std::int64_t mlp_replicated = 0;        // bias of the second projection
+  std::int64_t router = 0;                // h x experts, and its bias; replicated
   std::int64_t experts = 0;               // all routed experts (split over EP and ETP)
   std::int64_t shared = 0;                // shared expert (split over TP)
+  std::int64_t shared_replicated = 0;     // bias of its second projection
   std::int64_t shared_gate = 0;           // replicated
   std::int64_t total() const;
 };
@@ -25,14 +27,23 @@ LayerParameters layer_parameters(const Architecture& arch, LayerKind kind);
 
 struct ModelParameters {
   std::int64_t embedding = 0;
-  std::int64_t head = 0;  // 0 when tied
+  std::int64_t head = 0;       // 0 when tied
+  std::int64_t positions = 0;  // learned position embedding
   std::int64_t final_norm = 0;
-  std::int64_t attention = 0, norms = 0, mlp = 0, router = 0, experts = 0, shared = 0;  // over all layers
+  std::int64_t attention = 0, norms = 0, mlp = 0, router = 0, experts = 0, shared = 0;  // over all layers, not MTP
+  std::int64_t mtp = 0;  // all multi-token-prediction blocks; they share embedding and head with the model
   std::int64_t total() const;
 };
 ModelParameters model_parameters(const Architecture& arch);
 
-// Parameters that one token touches: top_k experts instead of all; input embedding and head in or out by convention.
+// Parameters of one multi-token-prediction block: projection, norms and its layer; 0 when the model has none.
+std::int64_t mtp_block_parameters(const Architecture& arch);
+
+// Rows of the embedding and the head: the vocabulary rounded up to a multiple of vocab_divisor x tp, as Megatron pads.
+std::int64_t padded_vocab(const Architecture& arch, std::int64_t tp);
+
+// Parameters that one token touches: top_k experts instead of all; input embedding (with learned positions) and head in
+// or out by convention. Multi-token-prediction blocks are left out, as publishers do.
 std::int64_t active_parameters(const Architecture& arch, ActiveConvention convention);
 
 struct Sharding {
@@ -48,6 +59,10 @@ struct RankLayerParameters {
 // MLP divided by tp.
 RankLayerParameters rank_layer_parameters(const Architecture& arch, LayerKind kind, const Sharding& sharding);
 
+// One multi-token-prediction block without embedding and head: its layer, the projection of 2h to h divided by tp
+// (column-parallel) and three norms whole. All 0 when the model has none.
+RankLayerParameters rank_mtp_parameters(const Architecture& arch, const Sharding& sharding);
+
 // Convention of arXiv 2502.07846: W_DQ, W_DKV, W_KR, W_QR and the shared expert whole, W_UQ, W_UK, W_UV, W_O divided by
 // tp; the norms counted apart (2h plus the latent norms). Three groups as the paper prints them.
 struct PaperLayerParameters {
@@ -56,8 +71,8 @@ struct PaperLayerParameters {
 PaperLayerParameters paper_layer_parameters(const Architecture& arch, const Sharding& sharding);
 
 // Model FLOPs per token of forward and backward (recompute not counted), causal attention halved:
-// 6 { sum over layers [P + C] + N_dense 3 h g_d + N_moe 3 h (k g_e + g_sh) + h V } with C = (s/2) a (d_qk + d_v); P as
-// in docs/models.md.
+// 6 { sum over layers and MTP blocks [P + C] + N_dense m h g_d + N_moe m h (k g_e + g_sh) + (1 + n_mtp) h V
+// + n_mtp 2 h^2 } with C = (min(s, window)/2) a (d_qk + d_v), m = 3 for swiglu and 2 for gelu; P as in docs/models.md.
 double training_flops_per_token(const Architecture& arch, std::int64_t seq_length);
 
 }  // namespace moeplan::model

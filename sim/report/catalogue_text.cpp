@@ -100,11 +100,17 @@ std::string model_text(const model::Architecture& model) {
       {"embedding", parameters.embedding}, {"head", parameters.head},       {"final norm", parameters.final_norm},
       {"attention", parameters.attention}, {"norms", parameters.norms},     {"dense MLP", parameters.mlp},
       {"router", parameters.router},       {"experts", parameters.experts}, {"shared experts", parameters.shared},
-      {"total", parameters.total()}};
-  for (const auto& [name, count] : rows) table.add({name, thousands(count)});
+      {"positions", parameters.positions}, {"MTP blocks", parameters.mtp},  {"total", parameters.total()}};
+  for (const auto& [name, count] : rows) {
+    const std::string row = name;
+    const bool rare = row == "positions" || row == "MTP blocks";  // most models have none: no row of zeros
+    if (count > 0 || !rare) table.add({row, thousands(count)});
+  }
   text += table.text();
-  text += fmt::format("  total  {} counted, {} published\n", billions(static_cast<double>(parameters.total())),
-                      published_text(published.total_parameters));
+  // Publishers leave multi-token-prediction blocks out.
+  text += fmt::format("  total  {} counted{}, {} published\n",
+                      billions(static_cast<double>(parameters.total() - parameters.mtp)),
+                      model.mtp_layers > 0 ? " without MTP" : "", published_text(published.total_parameters));
   text += fmt::format("  active {} counted ({}), {} published\n",
                       billions(static_cast<double>(active_parameters(model, published.active_convention))),
                       convention_text(published.active_convention), published_text(published.active_parameters));

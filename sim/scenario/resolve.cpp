@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "config/data.h"
+#include "model/import_hf.h"
 #include "scenario/limits.h"
 #include "scenario/notes.h"
 #include "scenario/overrides.h"
@@ -39,13 +40,30 @@ std::optional<config::Node> load_data(const char* kind, const std::string& refer
   }
 }
 
-std::string file_stem(const std::string& reference) { return std::filesystem::path(reference).stem().string(); }
-
 // The names of a catalogue may hold dots, those of files end in .yaml.
-std::string data_id(const std::string& reference) {
+std::string data_id(const std::string& reference, const std::string& base_dir) {
   const bool is_path = reference.find('/') != std::string::npos || reference.ends_with(".yaml") ||
                        reference.ends_with(".yml") || reference.ends_with(".json");
-  return is_path ? file_stem(reference) : reference;
+  return is_path ? model::model_name_of((std::filesystem::path(base_dir) / reference).string()) : reference;
+}
+
+// A model file, or a config.json turned into one first, so that overrides name keys of model files in both cases.
+// `file` becomes the document that was read, overrides in it.
+model::Architecture read_model(const std::string& id, config::Node& file, const std::vector<Override>& overrides,
+                               base::Faults& faults, std::vector<std::string>& warnings) {
+  std::vector<base::Fault> ignored;
+  const std::size_t before = faults.size();
+  const model::ModelFile model = model::model_file(file, id, faults, ignored);
+  if (faults.size() != before) return {};
+  for (const base::Fault& fault : ignored) warnings.push_back(base::format_fault(fault));
+  file = with_model_overrides(model.root, overrides, faults);
+  model::Architecture arch = model::read_architecture(file, id, faults);
+  if (!model.imported || !overrides.empty()) return arch;
+  arch.where_experts = model.where_experts;  // the places that the user can see
+  arch.where_layers = model.where_layers;
+  arch.where_top_k = model.where_top_k;
+  arch.where_hidden = model.where_hidden;
+  return arch;
 }
 
 Recompute resolved_recompute(const Raw& raw) {
@@ -97,13 +115,13 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
       load_data("hw_profiles", raw.hardware, raw.places.where("cluster.hardware"), base_dir, options, faults);
   model::Architecture arch;
   topology::HardwareProfile hardware;
+  std::vector<std::string> import_warnings;
   if (model_file) {
-    model_file = with_model_overrides(*model_file, overrides.model, faults);
-    arch = model::read_architecture(*model_file, data_id(raw.model), faults);
+    arch = read_model(data_id(raw.model, base_dir), *model_file, overrides.model, faults, import_warnings);
   }
   if (hardware_file) {
     hardware_file = with_hardware_overrides(*hardware_file, overrides.hardware, faults);
-    hardware = topology::read_hardware(*hardware_file, data_id(raw.hardware), faults);
+    hardware = topology::read_hardware(*hardware_file, data_id(raw.hardware, base_dir), faults);
   }
   faults.throw_if_any();
   MOEPLAN_CHECK(model_file.has_value(), "a model file without faults is there");
@@ -119,6 +137,7 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
   faults.throw_if_any();
 
   Scenario scenario = assemble(raw, name, std::move(arch), std::move(hardware), options);
+  scenario.warnings.insert(scenario.warnings.end(), import_warnings.begin(), import_warnings.end());
   check_sizes(scenario, raw.places, faults);
   check_work(scenario, options.limit, raw.places, faults);
   faults.throw_if_any();

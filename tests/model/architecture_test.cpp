@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "support.h"
 
@@ -26,7 +28,7 @@ TEST_CASE("every file under models/ reads without a fault and is named as its fi
     CHECK(!arch.source.empty());
     ++files;
   }
-  CHECK(files >= 5);
+  CHECK(files >= 27);
 }
 
 TEST_CASE("a model file's values arrive where they belong") {
@@ -193,4 +195,95 @@ TEST_CASE("a model whose layers exceed 1e15 parameters is refused before anythin
 TEST_CASE("a document that is no model file is a fault, not a crash") {
   CHECK(faults_of("a: 1\n").find("missing key 'attention'") != std::string::npos);
   CHECK(faults_of("attention: 3\nmoe: []\nlayers: x\npublished: null\n").find("m.yaml:1:12") != std::string::npos);
+}
+
+TEST_CASE("MTP, windows, biases, sinks, groups and padding arrive where they belong") {
+  const Architecture oss = load("gpt-oss-20b");
+  CHECK(oss.linear_bias);
+  CHECK(oss.attention.qkv_bias);  // implied by add_bias_linear
+  CHECK(oss.attention.output_bias);
+  CHECK(oss.moe.expert_bias);
+  CHECK(oss.attention.sinks);
+  CHECK(oss.has_windows());
+  CHECK(oss.window(0) == 128);
+  CHECK(oss.window(1) == 0);
+  CHECK(oss.windows.size() == 24);
+  CHECK(oss.vocab_divisor == 128);
+  CHECK(oss.mlp == MlpKind::swiglu);
+  const Architecture v3 = load("deepseek-v3");
+  CHECK(v3.mtp_layers == 1);
+  CHECK(v3.mtp_kind() == LayerKind::moe);
+  CHECK(v3.moe.groups == 8);
+  CHECK(v3.moe.groups_limit == 4);
+  CHECK_FALSE(v3.has_windows());
+  CHECK(v3.windows == std::vector<std::int64_t>(61, 0));
+  CHECK(load("olmoe-1b-7b").attention.qk_norm_all_heads);
+}
+
+TEST_CASE("short names of the newer keys are accepted") {
+  const Architecture arch = read(edit(std::string(kGqaText) + "mtp_layers: 1\nvocab_divisor: 64\nlinear_bias: true\n",
+                                      "  num_experts: 5\n", "  num_experts: 6\n  groups: 3\n  groups_limit: 2\n"));
+  CHECK(arch.mtp_layers == 1);
+  CHECK(arch.vocab_divisor == 64);
+  CHECK(arch.linear_bias);
+  CHECK(arch.moe.groups == 3);
+  CHECK(arch.moe.groups_limit == 2);
+}
+
+TEST_CASE("windows: all layers, every N-th without, a list or a pattern") {
+  const auto windows = [](const std::string& keys) {
+    return read(edit(kGqaText, "  kv_channels: 6\n", "  kv_channels: 6\n" + keys)).windows;
+  };
+  using W = std::vector<std::int64_t>;
+  CHECK(windows("") == W{0, 0, 0});
+  CHECK(windows("  window_size: 16\n") == W{16, 16, 16});
+  // Megatron counts layers from 1: every second, or third, has none; with 1 none has.
+  CHECK(windows("  window_size: 16\n  window_attn_skip_freq: 2\n") == W{16, 0, 16});
+  CHECK(windows("  window_size: 16\n  window_pattern: 3\n") == W{16, 16, 0});
+  CHECK(windows("  window_size: 16\n  window_attn_skip_freq: 1\n") == W{0, 0, 0});
+  CHECK(windows("  window_size: 16\n  window_attn_skip_freq: [0, 1, 0]\n") == W{0, 16, 0});
+  CHECK(windows("  window_size: 16\n  window_attn_skip_freq: ([1]*2+[0])\n") == W{16, 16, 0});
+}
+
+TEST_CASE("newer keys that contradict each other are refused") {
+  const auto attention = [](const std::string& keys) {
+    return faults_of(edit(kGqaText, "  kv_channels: 6\n", "  kv_channels: 6\n" + keys));
+  };
+  const auto moe = [](const std::string& keys) {
+    return faults_of(edit(kGqaText, "  num_experts: 5\n", "  num_experts: 6\n" + keys));
+  };
+  CHECK(attention("  window_attn_skip_freq: 2\n") ==
+        "m.yaml:10:26: attention.window_attn_skip_freq: 'window_attn_skip_freq' needs 'window_size'");
+  CHECK(attention("  window_size: 0\n") ==
+        "m.yaml:10:16: attention.window_size: expected an integer from 1 to 1073741824, got '0'");
+  CHECK(attention("  window_size: 16\n  window_attn_skip_freq: [1, 0]\n") ==
+        "m.yaml:11:26: attention.window_attn_skip_freq: expected 3 layers, got 2");
+  CHECK(attention("  window_size: 16\n  window_attn_skip_freq: '[2]'\n").find("expected 0 (all keys) or 1 (window)") !=
+        std::string::npos);
+  CHECK(attention("  qk_layernorm_all_heads: true\n") ==
+        "m.yaml:10:27: attention.qk_layernorm_all_heads: 'qk_layernorm_all_heads' needs 'qk_layernorm: true'");
+  CHECK(faults_of(edit(kMlaText, "  v_head_dim: 7\n", "  v_head_dim: 7\n  sinks: true\n")) ==
+        "m.yaml:12:10: attention.sinks: 'sinks' is a key of 'kind: gqa' only");
+  CHECK(moe("  moe_router_num_groups: 3\n  moe_router_group_topk: 1\n") == "");  // 2 experts for a top-k of 2
+  CHECK(moe("  moe_router_num_groups: 4\n  moe_router_group_topk: 2\n") ==
+        "m.yaml:12:26: moe.moe_router_num_groups: expected a divisor of num_experts (6), got '4'");
+  CHECK(moe("  moe_router_num_groups: 3\n  moe_router_group_topk: 4\n") ==
+        "m.yaml:13:26: moe.moe_router_group_topk: expected at most moe_router_num_groups (3), got '4'");
+  CHECK(moe("  moe_router_num_groups: 6\n  moe_router_group_topk: 1\n") ==
+        "m.yaml:13:26: moe.moe_router_group_topk: 1 groups of 1 experts are fewer than moe_router_topk (2)");
+  CHECK(moe("  moe_router_num_groups: 3\n") == "m.yaml:11:3: moe: missing key 'moe_router_group_topk'");
+  CHECK(moe("  moe_router_group_topk: 3\n") ==
+        "m.yaml:12:26: moe.moe_router_group_topk: 'moe_router_group_topk' needs 'moe_router_num_groups'");
+  CHECK(faults_of(std::string(kGqaText) + "mtp_num_layers: 17\n").find("from 0 to 16") != std::string::npos);
+  CHECK(faults_of(std::string(kGqaText) + "mtp_num_layers: 16\n") == "");
+  CHECK(faults_of(std::string(kGqaText) + "mlp: relu\n").find("expected one of swiglu, gelu") != std::string::npos);
+  CHECK(faults_of(std::string(kGqaText) + "make_vocab_size_divisible_by: 0\n") != "");
+}
+
+TEST_CASE("layer kinds that have no model yet are refused by name") {
+  for (const char* const kind : {"linear_attention", "mamba", "sparse_attention"}) {
+    CHECK(faults_of(edit(kGqaText, "kind: moe, count: 2", std::string("kind: ") + kind + ", count: 2")) ==
+          std::string("m.yaml:16:13: layers[1].kind: layers of kind '") + kind +
+              "' are not supported in this version\n  hint: supported: dense, moe");
+  }
 }

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "model/parameters.h"
@@ -14,8 +15,43 @@ using moeplan::model::test::load;
 using moeplan::model::test::read;
 
 TEST_CASE("FLOPs per token agree with the published constants to 1 %") {
-  CHECK(std::abs(training_flops_per_token(load("deepseek-v3-no-mtp"), 4096) / 0.2497e12 - 1.0) < 0.01);
-  CHECK(std::abs(training_flops_per_token(load("qwen3-30b-a3b"), 4096) / 0.0231e12 - 1.0) < 0.01);
+  struct Row {
+    const char* name;
+    std::int64_t seq_length;
+    double tera_flops;
+  };
+  for (const Row& row :
+       {Row{"deepseek-v3", 4096, 0.2600}, Row{"deepseek-v3-no-mtp", 4096, 0.2497}, Row{"kimi-k2", 4096, 0.2045},
+        Row{"qwen3-235b-a22b", 4096, 0.1481}, Row{"qwen3-30b-a3b", 4096, 0.0231},
+        Row{"moonlight-16b-a3b", 4096, 0.0172}, Row{"llama3-70b", 8192, 0.4488}, Row{"llama3-70b", 4096, 0.4322},
+        Row{"llama3.1-405b", 8192, 2.524}}) {
+    CAPTURE(row.name);
+    CHECK(std::abs(training_flops_per_token(load(row.name), row.seq_length) / (row.tera_flops * 1e12) - 1.0) < 0.01);
+  }
+}
+
+TEST_CASE("an MTP block adds its layer, a projection of 2h x h and its logits") {
+  const double plain = training_flops_per_token(read(kGqaText), 64);
+  // P = 576, C = 32 x 48 = 1536, experts 3 x 8 x 2 x 3 = 144, projection 128, head 80.
+  CHECK(training_flops_per_token(read(std::string(kGqaText) + "mtp_num_layers: 2\n"), 64) - plain ==
+        6.0 * 2 * (576 + 1536 + 144 + 128 + 80));
+}
+
+TEST_CASE("a window caps the keys of its layers, and does nothing in a shorter sequence") {
+  const std::string text =
+      edit(kGqaText, "  kv_channels: 6\n", "  kv_channels: 6\n  window_size: 16\n  window_attn_skip_freq: [1, 0, 1]\n");
+  const double plain = training_flops_per_token(read(kGqaText), 64);
+  // Two of three layers: C falls from 64 / 2 x 48 to 16 / 2 x 48.
+  CHECK(plain - training_flops_per_token(read(text), 64) == 6.0 * 2 * 48 * (32 - 8));
+  CHECK(training_flops_per_token(read(text), 16) == training_flops_per_token(read(kGqaText), 16));
+  CHECK(training_flops_per_token(read(text), 17) < training_flops_per_token(read(kGqaText), 17));
+}
+
+TEST_CASE("gelu has two projections where SwiGLU has three") {
+  // Dense 8 x 16 = 128 fewer, two MoE layers 8 x 2 x 3 = 48 fewer each.
+  CHECK(training_flops_per_token(read(kGqaText), 64) -
+            training_flops_per_token(read(std::string(kGqaText) + "mlp: gelu\n"), 64) ==
+        6.0 * (128 + 2 * 48));
 }
 
 TEST_CASE("FLOPs per token of the shipped models, by hand") {

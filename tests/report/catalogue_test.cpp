@@ -25,13 +25,15 @@ topology::HardwareProfile h100() {
   return profile;
 }
 
-model::Architecture qwen() {
+model::Architecture shipped(const std::string& name) {
   base::Faults faults;
-  const std::string path = kRoot + "/models/qwen3-30b-a3b.yaml";
-  model::Architecture model = model::read_architecture(config::load_yaml(path), "qwen3-30b-a3b", faults);
+  const std::string path = kRoot + "/models/" + name + ".yaml";
+  model::Architecture model = model::read_architecture(config::load_yaml(path), name, faults);
   faults.throw_if_any();
   return model;
 }
+
+model::Architecture qwen() { return shipped("qwen3-30b-a3b"); }
 
 }  // namespace
 
@@ -67,6 +69,17 @@ TEST_CASE("one model shows what is counted beside what is published") {
   CHECK(holds(text, "active 3.35 B counted (embedding and head counted), 3.30 B published"));
   CHECK(holds(text, "embedding          311,164,928"));  // 151936 x 2048
   CHECK(json::parse(models_json({qwen()}))["entries"][0]["parameters"]["embedding"] == 311164928);
+}
+
+TEST_CASE("MTP blocks stand in a row of their own, and apart from what is published") {
+  const std::string text = model_text(shipped("deepseek-v3"));
+  CHECK(holds(text, "MTP blocks       11,610,067,968"));
+  CHECK(holds(text, "total  671.03 B counted without MTP, 671.00 B published"));
+  CHECK_FALSE(holds(model_text(qwen()), "MTP"));
+  const json entry = json::parse(models_json({shipped("deepseek-v3")}))["entries"][0];
+  CHECK(entry["mtp_layers"] == 1);
+  CHECK(entry["parameters"]["mtp"] == 11610067968);
+  CHECK(entry["parameters"]["positions"] == 0);
 }
 
 TEST_CASE("names are a table, and JSON entries") {
