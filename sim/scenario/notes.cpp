@@ -70,8 +70,12 @@ void assume_policies(const Raw& raw, Lines& lines) {
     }
   }
   if (raw.policies.lrmoe) {
-    lines.push_back(fmt::format("LRMoE scores: norms of gradients and inputs are log-normal with sigma {}",
-                                raw.policies.lrmoe->score_sigma));
+    if (raw.policies.lrmoe->mode == policy::LrmoeSettings::Mode::kept) {
+      lines.push_back("LRMoE scores: router weights alone (mode A selects before there are gradients)");
+    } else {
+      lines.push_back(fmt::format("LRMoE scores: norms of gradients and inputs are log-normal with sigma {}",
+                                  raw.policies.lrmoe->score_sigma));
+    }
   }
 }
 
@@ -95,6 +99,18 @@ void warn_modules(const Raw& raw, const Scenario& scenario, Lines& lines) {
     warn(RecomputeModule::shared_experts, "the model has no shared expert");
   }
   if (moe_layers == arch.layer_count()) warn(RecomputeModule::mlp, "the model has no dense layers");
+}
+
+void warn_lrmoe(const Raw& raw, Lines& lines) {
+  if (!raw.policies.lrmoe) return;
+  if (raw.policies.lrmoe->mode == policy::LrmoeSettings::Mode::kept &&
+      raw.places.stated("moe.policies.lrmoe.score_sigma")) {
+    lines.push_back("moe.policies.lrmoe.score_sigma has no effect in mode A");
+  }
+  if (raw.policies.lrmoe->replicas == policy::LrmoeSettings::Replicas::none &&
+      raw.places.stated("moe.policies.lrmoe.max_instances")) {
+    lines.push_back("moe.policies.lrmoe.max_instances has no effect without replicas: greedy");
+  }
 }
 
 void warn_rule(const Raw& raw, Lines& lines) {
@@ -123,6 +139,7 @@ Lines warnings_of(const Raw& raw, const Scenario& scenario) {
   Lines lines;
   warn_modules(raw, scenario, lines);
   warn_rule(raw, lines);
+  warn_lrmoe(raw, lines);
   const auto per_node = static_cast<std::int64_t>(scenario.hardware.network.gpus_per_node.value);
   if (scenario.layout.tp > per_node) {
     lines.push_back(

@@ -18,7 +18,6 @@ RoutingCollector::RoutingCollector(const scenario::Scenario& scenario) : scenari
 
 void RoutingCollector::add(const plan::Plan& plan) {
   const std::int64_t ep = scenario_.layout.ep;
-  const std::int64_t local = scenario_.model.moe.experts / ep;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     LayerRouting& layer = layers_[l];
     for (std::int64_t mb = 0; mb < scenario_.microbatches(); ++mb) {
@@ -35,10 +34,10 @@ void RoutingCollector::add(const plan::Plan& plan) {
           std::int64_t received = 0;
           for (const auto& rows : decision.forward_rows) {
             received += rows.received(member);
-            // Home placement: the instances of a member are its experts in order.
             const auto on = rows.rows_on(member);
-            for (std::size_t e = 0; e < on.size() && static_cast<std::int64_t>(e) < local; ++e)
-              expert_rows_[l][static_cast<std::size_t>(member * local) + e] += on[e];
+            const std::int64_t first = rows.instance_begin[static_cast<std::size_t>(member)];
+            for (std::size_t i = 0; i < on.size(); ++i)
+              expert_rows_[l][static_cast<std::size_t>(rows.expert_of(first + static_cast<std::int64_t>(i)))] += on[i];
           }
           if (received > layer.max_received_rows) {
             layer.max_received_rows = received;
