@@ -179,12 +179,13 @@ void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int
   const auto& decision =
       plan_.decision(meeting.visit->moe_layer, meeting.visit->microbatch, plan_.group_of(meeting.rank));
   const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
-  const policy::RoutedRows& rows = chunks[static_cast<std::size_t>(op.size.rows.chunk)];
+  const std::vector<std::int32_t>& rows =
+      op.size.rows.of_instances() ? decision.replicas : chunks[static_cast<std::size_t>(op.size.rows.chunk)].matrix;
   const std::size_t p = ranks.size();
   matrix_.resize(p * p);
   for (std::size_t i = 0; i < p; ++i)
     for (std::size_t j = 0; j < p; ++j)
-      matrix_[op.towards_source ? j * p + i : i * p + j] = rows.matrix[i * p + j] * op.size.bytes_per_row;
+      matrix_[op.towards_source ? j * p + i : i * p + j] = rows[i * p + j] * op.size.bytes_per_row;
   finish_.assign(p, 0.0);
   cost::all_to_all_finish(matrix_, ranks, plan_.cluster, plan_.scenario->hardware, finish_);
   for (std::size_t i = 0; i < p; ++i) duration_ps[i] = to_ps(finish_[i]);

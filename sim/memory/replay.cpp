@@ -153,9 +153,11 @@ double closed_form_activation_bytes(const plan::Plan& plan, std::int64_t rank) {
     for (std::size_t l = 0; l < layer_ids.size(); ++l) {
       if (layer_ids[l] / scenario.layers_per_stage() != stage) continue;
       const auto& decision = plan.decision(static_cast<std::int64_t>(l), mb, group);
-      if (decision.backward == policy::RoutedBackward::kept) kept = true;
+      const bool retained = decision.backward == policy::RoutedBackward::kept_retained;
+      if (decision.backward == policy::RoutedBackward::kept || retained) kept = true;
       double rows = 0;
-      for (const auto& chunk : decision.forward_rows) rows += static_cast<double>(chunk.received(member));
+      for (const auto& chunk : retained ? decision.backward_rows : decision.forward_rows)
+        rows += static_cast<double>(chunk.received(member));
       sum_of_layers += rows;
       largest_chunk = std::max(largest_chunk, rows / static_cast<double>(decision.chunks));
     }

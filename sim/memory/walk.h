@@ -55,6 +55,11 @@ class Walk {
  private:
   static constexpr std::int64_t kDead = -1;
 
+  // Sized by routed rows, not by instances of experts.
+  static bool routed(const plan::Tensor& tensor) {
+    return tensor.size.bytes_per_row != 0 && !tensor.size.rows.of_instances();
+  }
+
   std::size_t frame_index(const plan::Visit& visit) const {
     return static_cast<std::size_t>(visit.microbatch * program_.slots + visit.slot);
   }
@@ -70,13 +75,13 @@ class Walk {
     frame[id] = allocation_bytes(plan_.bytes(tensor.size, visit, rank_));
     live_.bytes += frame[id];
     live_.by_kind[static_cast<std::size_t>(tensor.kind)] += frame[id];
-    if (tensor.size.bytes_per_row != 0) live_.routed_bytes += frame[id];
+    if (routed(tensor)) live_.routed_bytes += frame[id];
   }
   void release(const plan::Block& block, std::vector<std::int64_t>& frame, plan::TensorId id) {
     MOEPLAN_CHECK(frame[id] != kDead, block.name + ": tensor is freed but not alive: " + block.tensors[id].name);
     live_.bytes -= frame[id];
     live_.by_kind[static_cast<std::size_t>(block.tensors[id].kind)] -= frame[id];
-    if (block.tensors[id].size.bytes_per_row != 0) live_.routed_bytes -= frame[id];
+    if (routed(block.tensors[id])) live_.routed_bytes -= frame[id];
     frame[id] = kDead;
   }
 

@@ -102,13 +102,13 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   if (has_shared) shared.emplace(b, "shared expert", scenario.model.moe.shared_ffn, TensorKind::activations_moe);
 
   const bool full = f.full();
+  const bool holds = holds_activations(treatment.backward);
   const bool wants_module = f.selective(RecomputeModule::moe);
-  const bool module =
-      wants_module && treatment.backward == policy::RoutedBackward::kept;  // routed part and all at once
+  const bool module = wants_module && holds;  // routed part and all at once
   const bool drop_shared = f.selective(RecomputeModule::shared_experts) || wants_module;
   const bool drop_norm = f.selective(RecomputeModule::layernorm);
   // Under recompute and re-dispatch the routed part keeps nothing in forward whatever the layer does.
-  const bool keeps_routed = treatment.backward == policy::RoutedBackward::kept && !full && !module;
+  const bool keeps_routed = holds && !full && !module;
 
   auto attention_and_norm = [&](bool keep) {
     norm1.forward(f.x_in);
@@ -156,7 +156,7 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
     }
     if (wants_module) router.forward(true);
   }
-  if ((full && treatment.backward == policy::RoutedBackward::kept) || module) {
+  if ((full && holds) || module) {
     routed.forward(f.mlp_out, true);
     b.last().frees.push_back(f.mlp_out);
   }

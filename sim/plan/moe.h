@@ -13,9 +13,14 @@ struct Treatment {
   policy::RoutedBackward backward = policy::RoutedBackward::kept;
   bool layer_notify = false;
   bool select = false;
+  bool padded = false;          // rows are fixed by an expert capacity: no notify
+  bool plan_placement = false;  // instances of experts are planned in forward
+  bool replicate = false;       // some experts have instances on other ranks
   auto operator<=>(const Treatment&) const = default;
 };
 Treatment treatment_of(const policy::LayerDecision& decision);
+// Whether forward holds activations of the routed part for backward (all of them, or of the retained rows).
+bool holds_activations(policy::RoutedBackward backward);
 
 // Router: scores of the local tokens, top-k, routing map.
 class Router {
@@ -37,27 +42,37 @@ class Routed {
   // All chunks. keep: activations stay for backward. Allocates output.
   void forward(TensorId output, bool keep);
   // All chunks, by the treatment: kept: backward alone; recompute: forward of a chunk again, then its backward;
-  // redispatch: LRMoE mode B. Allocates grad_input; the caller frees it.
+  // redispatch: LRMoE mode B; kept_retained: mode A. Allocates grad_input; the caller frees it.
   void backward(TensorId grad_input);
 
  private:
   struct Chunk {
     TensorId send, send_probabilities, row_map, received, received_probabilities, input, probabilities, sort_map, fc1,
         act, fc2, unsorted, returned, output;
-    TensorId kept_input, kept_fc1, kept_act,
-        kept_row_map;  // what backward reads: the same, or under re-dispatch the retained rows' own
+    // What backward reads: the same, or the retained rows' own.
+    TensorId kept_input, kept_probabilities, kept_sort_map, kept_fc1, kept_act, kept_row_map;
     TensorId grad_send, grad_received, grad_fc2, grad_act, grad_fc1, grad_probabilities, grad_input, grad_unsorted,
         grad_returned, grad_output;
   };
+  void make_instance_tensors();
   void forward_chunk(std::size_t i, TensorId output, bool keep);
-  void dispatch_gradient(std::size_t i);  // output gradients to the experts' ranks
-  void redispatch(std::size_t i);         // inputs and output gradients of retained rows, first projection again
+  void dispatch_gradient(std::size_t i);           // output gradients to the experts' ranks
+  void dispatch_retained_gradient(std::size_t i);  // of the retained rows alone
+  // Copies of the retained rows stay, the whole tensors go.
+  void keep_retained(const char* name, std::int64_t row_bytes, std::size_t i, Builder::Ids kept, Builder::Ids dropped);
+  void redispatch(std::size_t i);  // inputs and output gradients of retained rows, first projection again
   void expert_backward(std::size_t i);
   void return_gradient(std::size_t i, TensorId grad_input);
-  void notify();
+  void notify(std::int64_t counts_per_expert = 1);
+  void plan_placement();
+  void place_experts();            // weights to the ranks that host instances
+  void start_expert_gradients();   // of hosted instances
+  void return_expert_gradients();  // to the experts' homes, where they are added
   void select();
   void concatenate(TensorId whole, bool gradient);
-  bool retained() const { return treatment_.backward == policy::RoutedBackward::redispatch; }
+  bool redispatches() const { return treatment_.backward == policy::RoutedBackward::redispatch; }
+  bool keeps_retained() const { return treatment_.backward == policy::RoutedBackward::kept_retained; }
+  bool retained() const { return redispatches() || keeps_retained(); }  // backward has rows of its own
   Rows received(std::size_t chunk, bool backward) const;
   Rows sent(std::size_t chunk, bool backward) const;
   std::int64_t chunk_tokens() const;
@@ -70,6 +85,7 @@ class Routed {
   std::int64_t ffn_, hidden_;
   std::vector<Chunk> chunks_;
   TensorId scores_, dummy_fc1_, dummy_fc2_;
+  TensorId hosted_weights_, hosted_gradients_, returned_gradients_;
 };
 
 }  // namespace moeplan::plan

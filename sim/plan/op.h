@@ -31,12 +31,14 @@ inline constexpr std::size_t kTensorKinds = static_cast<std::size_t>(TensorKind:
 using BytesByKind = std::array<std::int64_t, kTensorKinds>;
 std::string_view tensor_kind_name(TensorKind kind);
 
-// Which rows an op or tensor is about: those that a rank receives or sends in one chunk of the routed part.
+// Which rows an op or tensor is about: those that a rank receives or sends in one chunk of the routed part, or, counted
+// in their place, instances of experts beyond home: those it hosts for others, and those of its own on others.
 struct Rows {
-  enum class Kind : std::uint8_t { none, received, sent };
+  enum class Kind : std::uint8_t { none, received, sent, hosted, lent };
   Kind kind = Kind::none;
   bool backward = false;  // the rows of backward (fewer than forward's under LRMoE)
   std::int16_t chunk = 0;
+  bool of_instances() const { return kind == Kind::hosted || kind == Kind::lent; }
 };
 
 struct Size {
@@ -73,7 +75,7 @@ enum class Work : std::uint8_t {
   grouped_gemm,  // on the vector of rows of this rank's expert instances
   row_memory,    // streams bytes + bytes_per_row * rows
   collective,    // `collective` of `size.bytes` over `group`
-  all_to_all,    // rows of the chunk's matrix times size.bytes_per_row
+  all_to_all,    // rows of the chunk's matrix, or instances, times size.bytes_per_row
   send,          // to the neighbour that `stream` names
   receive,
 };

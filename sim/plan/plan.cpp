@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "plan/replica_costs.h"
 
 namespace moeplan::plan {
 
@@ -144,11 +145,13 @@ class Writer {
 
 std::vector<std::unique_ptr<policy::Policy>> stage_policies(const scenario::Scenario& scenario, std::int64_t stage) {
   std::vector<std::unique_ptr<policy::Policy>> list;
+  if (scenario.policies.capacity) list.push_back(policy::make_capacity(*scenario.policies.capacity));
   if (scenario.policies.memfine)
     list.push_back(policy::make_memfine(*scenario.policies.memfine,
                                         memfine_max_rows(scenario, *scenario.policies.memfine, stage)));
   if (scenario.policies.lrmoe)
-    list.push_back(policy::make_lrmoe(*scenario.policies.lrmoe, lrmoe_memory_rows(scenario, stage)));
+    list.push_back(policy::make_lrmoe(*scenario.policies.lrmoe, lrmoe_memory_rows(scenario, stage),
+                                      replica_costs(scenario, stage)));
   return list;
 }
 
@@ -197,6 +200,8 @@ const policy::LayerDecision& Plan::decision(std::int64_t moe_layer, std::int64_t
 std::int64_t Plan::rows(const Rows& which, const Visit& visit, std::int64_t rank) const {
   if (which.kind == Rows::Kind::none) return 0;
   const auto& d = decision(visit.moe_layer, visit.microbatch, group_of(rank));
+  if (which.kind == Rows::Kind::hosted) return d.extra_instances(member_of(rank));
+  if (which.kind == Rows::Kind::lent) return d.lent_instances(member_of(rank));
   const auto& chunks = which.backward ? d.rows_of_backward() : d.forward_rows;
   const auto& rows = chunks[static_cast<std::size_t>(which.chunk)];
   return which.kind == Rows::Kind::received ? rows.received(member_of(rank)) : rows.sent(member_of(rank));

@@ -15,6 +15,10 @@ constexpr auto kPermute = cost::MemoryAccess::permute;
 constexpr auto kStream = cost::MemoryAccess::streaming;
 }  // namespace
 
+bool holds_activations(policy::RoutedBackward backward) {
+  return backward == policy::RoutedBackward::kept || backward == policy::RoutedBackward::kept_retained;
+}
+
 Rows Routed::received(std::size_t chunk, bool backward) const {
   return Rows{Rows::Kind::received, backward, static_cast<std::int16_t>(chunk)};
 }
@@ -28,7 +32,7 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
   recompute_act_ = scenario.recompute.granularity == scenario::RecomputeGranularity::selective &&
                    scenario.recompute.has(scenario::RecomputeModule::moe_act);
   exchanged_ = s.ep > 1;
-  sorted_ = exchanged_ && s.local_experts > 1;
+  sorted_ = exchanged_ && (s.local_experts > 1 || treatment.replicate);
   ffn_ = scenario.model.moe.ffn;
   hidden_ = s.hidden;
   for (std::size_t i = 0; i < static_cast<std::size_t>(treatment.chunks); ++i) {
@@ -56,12 +60,11 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
     c.unsorted = row(kBuffer, "expert output, in arrival order", hidden_ * kD, in);
     c.returned = row(kBuffer, "combined rows", hidden_ * kD, out);
     c.output = b_->tensor(kBuffer, "chunk output" + tag, tokens * hidden_ * kD);
-    // Re-dispatch sends input and output gradient of a row, and its index; else the gradient alone goes the dispatch's
-    // way.
-    c.grad_send =
-        row(kBuffer, "gradient rows to send", retained() ? 2 * hidden_ * kD + kRowIndex : hidden_ * kD, grad_out);
-    c.grad_received =
-        row(kBuffer, "received gradient rows", retained() ? 2 * hidden_ * kD + kRowIndex : hidden_ * kD, grad_in);
+    // Re-dispatch sends input and output gradient of a row, and its index; kept rows need gradient and index; else the
+    // gradient alone goes the dispatch's way.
+    const std::int64_t gradient_bytes = (redispatches() ? 2 : 1) * hidden_ * kD + (retained() ? kRowIndex : 0);
+    c.grad_send = row(kBuffer, "gradient rows to send", gradient_bytes, grad_out);
+    c.grad_received = row(kBuffer, "received gradient rows", gradient_bytes, grad_in);
     c.grad_fc2 = row(kBuffer, "expert output gradient", hidden_ * kD, grad_in);
     c.grad_act = row(kMoe, "expert activation gradient", ffn_ * kD, grad_in);
     c.grad_fc1 = row(kMoe, "expert gate-up gradient", 2 * ffn_ * kD, grad_in);
@@ -71,6 +74,8 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
     c.grad_returned = row(kBuffer, "returned gradient rows", hidden_ * kD, grad_out);
     c.grad_output = b_->tensor(kBuffer, "chunk input gradient" + tag, tokens * hidden_ * kD);
     c.kept_input = c.input;
+    c.kept_probabilities = c.probabilities;
+    c.kept_sort_map = c.sort_map;
     c.kept_fc1 = c.fc1;
     c.kept_act = c.act;
     c.kept_row_map = c.row_map;
@@ -80,6 +85,10 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
       c.kept_act = row(kMoe, "retained activation", ffn_ * kD, grad_in);
       c.kept_row_map = row(kMoe, "retained row map", kRowIndex, grad_out);
     }
+    if (keeps_retained()) {
+      c.kept_probabilities = row(kMoe, "retained expert probabilities", kProbability, grad_in);
+      c.kept_sort_map = row(kMoe, "retained sort map", kRowIndex, grad_in);
+    }
     chunks_.push_back(c);
   }
   scores_ = b_->tensor(kMoe, "selection scores", s.tokens_local * scenario.model.moe.top_k * 4);
@@ -87,25 +96,32 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
                           s.local_experts * 2 * ffn_ * hidden_ * kD);
   dummy_fc2_ =
       b_->tensor(TensorKind::workspace, "expert down returned weight gradients", s.local_experts * ffn_ * hidden_ * kD);
+  make_instance_tensors();
 }
 
 std::int64_t Routed::chunk_tokens() const { return base::ceil_div(b_->shape().tokens_local, treatment_.chunks); }
 
-void Routed::notify() {
+void Routed::notify(std::int64_t counts_per_expert) {
   // Every rank learns how many rows it gets: counts of all experts from all members, which the host reads to size the
   // buffers.
   const std::int64_t experts = b_->scenario().model.moe.experts;
-  Op& op =
-      b_->collective("notify", topology::GroupKind::ep, cost::Collective::all_gather, b_->shape().ep * experts * 8, {});
+  Op& op = b_->collective("notify", topology::GroupKind::ep, cost::Collective::all_gather,
+                          b_->shape().ep * experts * counts_per_expert * 8, {});
   op.host_sync = true;
   op.launches = 3;
 }
 
 void Routed::forward(TensorId output, bool keep) {
   if (treatment_.layer_notify) notify();
+  if (keeps_retained() && keep)
+    select();
+  else if (treatment_.plan_placement)
+    plan_placement();
+  if (treatment_.replicate) place_experts();
   for (std::size_t i = 0; i < chunks_.size(); ++i)
     forward_chunk(i, chunks_.size() > 1 ? chunks_[i].output : output, keep);
   if (chunks_.size() > 1) concatenate(output, false);
+  if (treatment_.replicate && !keep) b_->last().frees.push_back(hosted_weights_);
 }
 
 void Routed::concatenate(TensorId whole, bool gradient) {
@@ -118,7 +134,10 @@ void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
   const Chunk& c = chunks_[i];
   const Rows in = received(i, false), out = sent(i, false);
   const std::int64_t token_bytes = chunk_tokens() * hidden_ * kD;
-  notify();
+  // Kept rows: their counts travel with those of all rows, so that backward needs no exchange.
+  const bool selects = keep && keeps_retained();
+  const std::int64_t counts = (treatment_.padded ? 0 : 1) + (selects ? 1 : 0);
+  if (counts > 0) notify(counts);
   if (exchanged_) {
     b_->row_memory("permute", Family::router_permute, token_bytes, hidden_ * kD, out, kPermute,
                    {c.send, c.send_probabilities, c.row_map})
@@ -135,19 +154,28 @@ void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
     b_->row_memory("sort by expert", Family::router_permute, 0, 2 * hidden_ * kD, in, kPermute,
                    {c.input, c.probabilities, c.sort_map}, {c.received, c.received_probabilities})
         .launches = 2;
+  if (selects) b_->last().allocates.push_back(c.kept_row_map);
   const TensorId input = sorted_ ? c.input : c.received;
   const TensorId probabilities = sorted_ ? c.probabilities : c.received_probabilities;
   Op& fc1 = b_->grouped("expert gate-up", 2 * ffn_, hidden_, cost::GemmPass::forward, in, {c.fc1});
   if (!keep) fc1.frees.push_back(input);
+  if (selects) {
+    keep_retained("keep retained inputs", hidden_ * kD, i, {c.kept_input}, {input});
+    if (sorted_) b_->last().allocates.push_back(c.kept_sort_map);
+  }
   Op& act = b_->row_memory("expert SwiGLU", Family::expert, 0, 3 * ffn_ * kD + kProbability, in, kStream, {c.act});
   if (!keep) act.frees.insert(act.frees.end(), {c.fc1, probabilities});
+  if (selects)
+    keep_retained("keep retained gate-up outputs", 2 * ffn_ * kD + kProbability, i, {c.kept_fc1, c.kept_probabilities},
+                  {c.fc1, probabilities});
   Op& fc2 = b_->grouped("expert down", hidden_, ffn_, cost::GemmPass::forward, in, {c.fc2});
   if (!keep || recompute_act_) fc2.frees.push_back(c.act);
+  if (selects && !recompute_act_) keep_retained("keep retained activations", ffn_ * kD, i, {c.kept_act}, {c.act});
   TensorId outgoing = c.fc2;
   if (sorted_) {
     Op& unsort = b_->row_memory("restore arrival order", Family::router_permute, 0, 2 * hidden_ * kD, in, kPermute,
                                 {c.unsorted}, {c.fc2});
-    if (!keep) unsort.frees.push_back(c.sort_map);
+    if (!keep || selects) unsort.frees.push_back(c.sort_map);
     outgoing = c.unsorted;
   }
   if (exchanged_) {
@@ -156,12 +184,16 @@ void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
   }
   Op& unpermute = b_->row_memory("unpermute", Family::router_permute, token_bytes, hidden_ * kD, out, kPermute,
                                  {output}, {outgoing});
-  if (!keep) unpermute.frees.push_back(c.row_map);
+  if (!keep || selects) unpermute.frees.push_back(c.row_map);
   unpermute.launches = 2;
 }
 
 void Routed::backward(TensorId grad_input) {
-  if (treatment_.select) select();
+  if (treatment_.select && !keeps_retained()) select();
+  if (treatment_.replicate) {
+    if (!holds_activations(treatment_.backward)) place_experts();  // forward dropped them with the rest
+    start_expert_gradients();
+  }
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     switch (treatment_.backward) {
       case policy::RoutedBackward::kept:
@@ -178,11 +210,15 @@ void Routed::backward(TensorId grad_input) {
       case policy::RoutedBackward::redispatch:
         redispatch(i);
         break;
+      case policy::RoutedBackward::kept_retained:
+        dispatch_retained_gradient(i);
+        break;
     }
     expert_backward(i);
     return_gradient(i, chunks_.size() > 1 ? chunks_[i].grad_output : grad_input);
   }
   if (chunks_.size() > 1) concatenate(grad_input, true);
+  if (treatment_.replicate) return_expert_gradients();
 }
 
 void Routed::dispatch_gradient(std::size_t i) {
@@ -201,13 +237,15 @@ void Routed::dispatch_gradient(std::size_t i) {
 
 void Routed::select() {
   // Counts are summed over the group and quotas computed (planning), scores read inputs and output gradients of the
-  // local tokens, then a selection per expert over the keys of the local pairs.
+  // local tokens (the router weights alone where forward selects), then a selection per expert over the keys of the
+  // local pairs.
   const Shape& s = b_->shape();
   const auto& moe = b_->scenario().model.moe;
   Op& plan = b_->collective("plan quotas", topology::GroupKind::ep, cost::Collective::all_reduce, moe.experts * 8, {});
   plan.host_sync = true;
   plan.launches = 3;
-  b_->memory("score pairs", Family::router_permute, static_cast<double>(4 * s.tokens_local * s.hidden), 2, {scores_});
+  const std::int64_t read = keeps_retained() ? s.tokens_local * moe.top_k * 4 : 4 * s.tokens_local * s.hidden;
+  b_->memory("score pairs", Family::router_permute, static_cast<double>(read), 2, {scores_});
   b_->memory("select pairs", Family::router_permute,
              static_cast<double>(s.tokens_local * moe.top_k * (4 + kRowIndex) * 4), 4, {}, {scores_});
 }
@@ -238,7 +276,7 @@ void Routed::expert_backward(std::size_t i) {
   const Chunk& c = chunks_[i];
   const Rows in = received(i, retained());
   const TensorId input = sorted_ || retained() ? c.kept_input : c.received;
-  if (recompute_act_ && treatment_.backward != policy::RoutedBackward::redispatch) {
+  if (recompute_act_ && !redispatches()) {
     b_->set_recompute(true);
     b_->row_memory("expert SwiGLU", Family::expert, 0, 3 * ffn_ * kD + kProbability, in, kStream, {c.kept_act});
     b_->set_recompute(false);
@@ -248,7 +286,7 @@ void Routed::expert_backward(std::size_t i) {
               {dummy_fc2_, c.kept_act, c.grad_fc2});
   Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, 5 * ffn_ * kD + 2 * kProbability, in, kStream,
                            {c.grad_fc1, c.grad_probabilities}, {c.kept_fc1, c.grad_act, c.grad_probabilities});
-  if (!retained()) act.frees.push_back(sorted_ ? c.probabilities : c.received_probabilities);
+  if (!redispatches()) act.frees.push_back(sorted_ || retained() ? c.kept_probabilities : c.received_probabilities);
   b_->grouped("expert gate-up dgrad", 2 * ffn_, hidden_, cost::GemmPass::dgrad, in, {c.grad_input});
   b_->grouped("expert gate-up wgrad", 2 * ffn_, hidden_, cost::GemmPass::wgrad, in, {dummy_fc1_},
               {dummy_fc1_, input, c.grad_fc1});
@@ -262,12 +300,12 @@ void Routed::return_gradient(std::size_t i, TensorId grad_input) {
   if (sorted_) {
     Op& unsort = b_->row_memory("restore arrival order of gradients", Family::router_permute, 0, 2 * hidden_ * kD, in,
                                 kPermute, {c.grad_unsorted}, {c.grad_input});
-    if (!backward) unsort.frees.push_back(c.sort_map);
+    if (!redispatches()) unsort.frees.push_back(c.kept_sort_map);
     outgoing = c.grad_unsorted;
   }
   if (exchanged_) {
-    b_->all_to_all("dispatch backward", out, hidden_ * kD + (backward ? 0 : kProbability), true, {c.grad_returned},
-                   {outgoing});
+    b_->all_to_all("dispatch backward", out, hidden_ * kD + (redispatches() ? 0 : kProbability), true,
+                   {c.grad_returned}, {outgoing});
     outgoing = c.grad_returned;
   }
   Op& permute = b_->row_memory("permute backward", Family::router_permute, chunk_tokens() * hidden_ * kD, hidden_ * kD,

@@ -3,7 +3,8 @@
 namespace moeplan::plan {
 
 Treatment treatment_of(const policy::LayerDecision& decision) {
-  return Treatment{decision.chunks, decision.backward, decision.layer_notify, decision.select};
+  return Treatment{decision.chunks, decision.backward,       decision.layer_notify,     decision.select,
+                   decision.padded, decision.plan_placement, !decision.replicas.empty()};
 }
 
 Router::Router(Builder& builder) : b_(&builder) {

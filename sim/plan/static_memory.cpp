@@ -152,14 +152,30 @@ double memfine_max_rows(const scenario::Scenario& scenario, const policy::Memfin
                           token_bytes(scenario, stage), per_row, 1.0);
 }
 
+double lrmoe_layers_held(const scenario::Scenario& scenario, std::int64_t stage) {
+  const bool kept = scenario.policies.lrmoe && scenario.policies.lrmoe->mode == policy::LrmoeSettings::Mode::kept;
+  const bool module = scenario.recompute.granularity == scenario::RecomputeGranularity::selective &&
+                      scenario.recompute.has(scenario::RecomputeModule::moe);
+  if (!kept || full(scenario) || module) return 1.0;
+  const std::int64_t per_stage = scenario.layers_per_stage();
+  std::int64_t layers = 0;
+  for (std::int64_t l = stage * per_stage; l < (stage + 1) * per_stage; ++l)
+    layers += scenario.model.layers[static_cast<std::size_t>(l)] == model::LayerKind::moe ? 1 : 0;
+  return std::max(1.0, static_cast<double>(layers) * in_flight(scenario, stage));
+}
+
+double lrmoe_row_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
+  const std::int64_t h = scenario.model.hidden, g = scenario.model.moe.ffn;
+  return policy::redispatch_row_bytes(h, g, kD) +
+         (lrmoe_layers_held(scenario, stage) - 1.0) * policy::kept_row_bytes(h, g, kD);
+}
+
 double lrmoe_memory_rows(const scenario::Scenario& scenario, std::int64_t stage) {
   const StaticMemory memory = static_memory(scenario, stage);
   const double free = static_cast<double>(scenario.usable_bytes() - memory.steady_bytes() - memory.context_bytes -
                                           memory.communicator_bytes) -
                       token_bytes(scenario, stage);
-  const double per_row =
-      static_cast<double>(policy::redispatch_row_bytes(scenario.model.hidden, scenario.model.moe.ffn, kD));
-  return std::max(0.0, std::floor(free / per_row));
+  return std::max(0.0, std::floor(free / lrmoe_row_bytes(scenario, stage)));
 }
 
 double closed_form_activation_bytes(const scenario::Scenario& scenario, std::int64_t stage, double routed_rows,

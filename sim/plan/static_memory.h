@@ -32,7 +32,13 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
 // s'_max of equation 8 for a stage: rows a layer may receive under the adaptive rule. See docs/models.md, MemFine.
 double memfine_max_rows(const scenario::Scenario& scenario, const policy::MemfineSettings& settings,
                         std::int64_t stage);
-// Rows whose re-dispatch buffers fit beside static memory and the kept token-level tensors; 0: none does.
+// Layers and microbatches whose retained rows are alive together on a rank of the stage: 1 in LRMoE's mode B and where
+// the routed part is recomputed; in mode A the stage's MoE layers times the microbatches in flight.
+double lrmoe_layers_held(const scenario::Scenario& scenario, std::int64_t stage);
+// Bytes of one retained row a layer under the scenario's LRMoE settings: its backward buffers D (3h + 5g), and in mode
+// A D (h + 3g) for every other layer that is held.
+double lrmoe_row_bytes(const scenario::Scenario& scenario, std::int64_t stage);
+// Rows that fit beside static memory and the kept token-level tensors; 0: none does.
 double lrmoe_memory_rows(const scenario::Scenario& scenario, std::int64_t stage);
 
 // The paper's closed form of activation bytes for a rank, generalised: token terms of all layers of the stage times the

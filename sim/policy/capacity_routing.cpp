@@ -105,18 +105,25 @@ void level_out(Hosts hosts, Shares& shares, std::vector<std::int64_t>& loads) {
 
 std::vector<std::vector<std::int64_t>> capacity_aware_routing(std::span<const std::int64_t> rows,
                                                               std::span<const std::vector<std::int32_t>> hosts,
-                                                              std::int64_t members) {
+                                                              std::int64_t members,
+                                                              std::span<const std::int64_t> held) {
   MOEPLAN_CHECK(rows.size() == hosts.size(), "one list of hosts an expert");
   std::vector<std::size_t> order(rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return hosts[a].size() < hosts[b].size(); });
-  std::vector<std::int64_t> loads(at(members), 0);
+  std::vector<std::int64_t> loads(held.begin(), held.end());
+  loads.resize(at(members), 0);
   Shares shares(rows.size());
   bool choice = false;
   for (const std::size_t expert : order) {
     MOEPLAN_CHECK(!hosts[expert].empty(), "an expert has a home");
-    choice = choice || hosts[expert].size() > 1;
+    if (hosts[expert].size() == 1) {
+      shares[expert] = {rows[expert]};
+      loads[at(hosts[expert].front())] += rows[expert];
+      continue;
+    }
+    choice = true;
     shares[expert] = pour(rows[expert], hosts[expert], loads);
     for (std::size_t i = 0; i < hosts[expert].size(); ++i) loads[at(hosts[expert][i])] += shares[expert][i];
   }

@@ -42,6 +42,26 @@ std::int64_t RoutedRows::total() const {
   return std::accumulate(instance_rows.begin(), instance_rows.end(), std::int64_t{0});
 }
 
+std::int64_t RoutedRows::expert_of(std::int64_t instance) const {
+  return instance_experts.empty() ? instance : instance_experts[at(instance)];
+}
+
+std::int64_t LayerDecision::extra_instances(std::int64_t member) const {
+  if (replicas.empty()) return 0;
+  const std::int64_t members = forward_rows.front().members;
+  std::int64_t sum = 0;
+  for (std::int64_t home = 0; home < members; ++home) sum += replicas[at(home * members + member)];
+  return sum;
+}
+
+std::int64_t LayerDecision::lent_instances(std::int64_t member) const {
+  if (replicas.empty()) return 0;
+  const std::int64_t members = forward_rows.front().members;
+  std::int64_t sum = 0;
+  for (std::int64_t host = 0; host < members; ++host) sum += replicas[at(member * members + host)];
+  return sum;
+}
+
 GroupContext::Source chunk_of(const GroupContext::Source& source, std::int64_t chunk, std::int64_t chunks) {
   MOEPLAN_CHECK(chunks >= 1 && chunk >= 0 && chunk < chunks, "chunk number");
   const std::int64_t positions = source.end - source.begin;
@@ -59,6 +79,17 @@ std::vector<std::int64_t> chunk_counts(const GroupContext& context, std::int64_t
     const routing::TokenSlice slice{context.iteration, context.microbatch, part.replica, part.begin, part.end};
     const std::span<std::int64_t> row = std::span(counts).subspan(at(member * context.experts), at(context.experts));
     context.loads->add_counts(slice, context.moe_layer, row);
+  }
+  return counts;
+}
+
+std::vector<std::int64_t> forward_counts(const GroupContext& context, std::int64_t chunk, std::int64_t chunks) {
+  if (context.padded_rows.empty()) return chunk_counts(context, chunk, chunks);
+  std::vector<std::int64_t> counts;
+  counts.reserve(at(context.members() * context.experts));
+  for (const std::int64_t capacity : context.padded_rows) {
+    const std::int64_t rows = (chunk + 1) * capacity / chunks - chunk * capacity / chunks;
+    counts.insert(counts.end(), at(context.experts), rows);
   }
   return counts;
 }
@@ -96,7 +127,9 @@ LayerDecision decide(const GroupContext& context, std::span<const Policy* const>
   std::int64_t most = 0;
   for (std::int64_t member = 0; member < rows.members; ++member) most = std::max(most, rows.received(member));
   decision.max_received = static_cast<double>(most);
-  for (const Policy* policy : policies) policy->apply(context, decision);
+  if (policies.empty()) return decision;
+  GroupContext working = context;
+  for (const Policy* policy : policies) policy->apply(working, decision);
   return decision;
 }
 

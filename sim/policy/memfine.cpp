@@ -14,7 +14,7 @@ class Memfine : public Policy {
 
   std::string name() const override { return "memfine"; }
 
-  void apply(const GroupContext& context, LayerDecision& decision) const override {
+  void apply(GroupContext& context, LayerDecision& decision) const override {
     // Collectives need one count for the whole group, so the member with the most rows decides.
     std::int64_t chunks = settings_.rule == MemfineSettings::Rule::fixed
                               ? settings_.chunks
@@ -26,7 +26,7 @@ class Memfine : public Policy {
       decision.forward_rows.clear();
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
         decision.forward_rows.push_back(
-            place_at_home(chunk_counts(context, chunk, chunks), context.members(), context.experts));
+            place_at_home(forward_counts(context, chunk, chunks), context.members(), context.experts));
       }
     }
     decision.chunks = chunks;

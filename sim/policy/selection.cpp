@@ -1,13 +1,12 @@
 #include "policy/selection.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
+#include "policy/pair_key.h"
 #include "policy/score.h"
 #include "policy/select_key.h"
 
@@ -16,20 +15,7 @@ namespace {
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
-// A score and a token in one number that orders like (score up, token down): the bits of a float that is not negative
-// ascend with its value. Tokens are numbered through the sources of the group, so a lower source also wins a tie. No
-// two pairs of one expert have the same key.
-using Key = std::uint64_t;
-constexpr Key kKeepAll = 0;
-constexpr Key kKeepNone = std::numeric_limits<Key>::max();
-constexpr std::uint32_t kLastToken = std::numeric_limits<std::uint32_t>::max();
-
-Key make_key(float score, std::int64_t token) {
-  return (Key{std::bit_cast<std::uint32_t>(score)} << 32) | (kLastToken - static_cast<std::uint32_t>(token));
-}
-std::int64_t token_of(Key key) { return kLastToken - static_cast<std::uint32_t>(key); }
-double score_of(Key key) { return std::bit_cast<float>(static_cast<std::uint32_t>(key >> 32)); }
-
+// Keys number tokens through the sources of the group, so a lower source also wins a tie.
 struct CutPair {  // a pair of an expert that does not keep everything
   Key key = 0;
   std::uint16_t expert = 0;
@@ -61,47 +47,51 @@ class ChunkCursor {
 class Selector {
  public:
   Selector(const GroupContext& context, const LrmoeSettings& settings, std::span<const std::int64_t> counts,
-           const Quotas& quotas, std::int64_t chunks)
+           const Quotas& quotas, const Hosts& hosts, std::int64_t chunks)
       : context_(context),
         settings_(settings),
         counts_(counts),
         quotas_(quotas),
         chunks_(chunks),
-        local_(context.experts / context.members()),
+        hosted_(at(context.members())),
         lowest_(counts.size(), kKeepAll),
         keys_(counts.size()) {
     result_.counts.assign(at(chunks), std::vector<std::int64_t>(at(context.members() * context.experts), 0));
+    for (std::size_t expert = 0; expert < hosts.size(); ++expert) {
+      for (const std::int32_t member : hosts[expert]) hosted_[at(member)].push_back(expert);
+    }
     find_cut_experts();
   }
 
   Selection run() {
     score_all_pairs();
-    for (std::int64_t member = 0; member < context_.members(); ++member) set_lowest_keys(member);
+    set_quota_keys();
+    for (std::int64_t member = 0; member < context_.members(); ++member) use_room(member);
     count_retained_pairs();
     return std::move(result_);
   }
 
  private:
-  std::int64_t cut_rows_on(std::int64_t member) const {
-    std::int64_t sum = 0;
-    for (std::int64_t expert = member * local_; expert < (member + 1) * local_; ++expert)
-      sum += counts_[at(expert)] - quotas_.rows[at(expert)];
-    return sum;
-  }
-
   // Where the room of a member holds all that its experts lost, none of them is cut, and none of their pairs need
   // sorting.
   void find_cut_experts() {
-    cut_.assign(counts_.size(), false);
-    std::int64_t pairs = 0;
+    cut_.resize(counts_.size());
+    for (std::size_t expert = 0; expert < counts_.size(); ++expert)
+      cut_[expert] = quotas_.rows[expert] < counts_[expert];
     for (std::int64_t member = 0; member < context_.members(); ++member) {
-      if (cut_rows_on(member) <= quotas_.room[at(member)]) continue;
-      for (std::int64_t expert = member * local_; expert < (member + 1) * local_; ++expert) {
-        if (quotas_.rows[at(expert)] >= counts_[at(expert)]) continue;
-        cut_[at(expert)] = true;
-        keys_[at(expert)].reserve(at(counts_[at(expert)]));
-        pairs += counts_[at(expert)];
-      }
+      std::int64_t lost = 0;
+      for (const std::size_t expert : hosted_[at(member)])
+        lost += cut_[expert] ? counts_[expert] - quotas_.rows[expert] : 0;
+      if (lost > quotas_.room[at(member)]) continue;
+      for (const std::size_t expert : hosted_[at(member)]) cut_[expert] = false;
+    }
+    std::int64_t pairs = 0;
+    for (std::size_t expert = 0; expert < counts_.size(); ++expert) {
+      if (!cut_[expert]) continue;
+      keys_[expert].reserve(at(counts_[expert]));
+      pairs += counts_[expert];
+      const std::int64_t quota = quotas_.rows[expert];
+      lowest_[expert] = quota == 0 ? kKeepNone : kKeepAll;  // a quota above 0: known once the pairs are scored
     }
     cut_pairs_.reserve(at(pairs));
   }
@@ -144,33 +134,44 @@ class Selector {
     }
   }
 
-  // The lowest key that each cut expert of a member retains: the quota first, then what the room adds.
-  void set_lowest_keys(std::int64_t member) {
+  // The lowest key that each cut expert retains under its quota.
+  void set_quota_keys() {
+    for (std::size_t expert = 0; expert < counts_.size(); ++expert) {
+      if (!cut_[expert]) continue;
+      MOEPLAN_CHECK(keys_[expert].size() == at(counts_[expert]), "pairs and counts of a load source agree");
+      const std::int64_t quota = quotas_.rows[expert];
+      if (quota > 0) lowest_[expert] = select_key(keys_[expert], at(quota));
+    }
+  }
+
+  // What the room of a member adds to the cut experts that it hosts. An expert with several instances takes room on
+  // each of them in turn.
+  void use_room(std::int64_t member) {
     const std::int64_t room = quotas_.room[at(member)];
+    if (room == 0) return;
     std::vector<Key> lost;
-    for (std::int64_t expert = member * local_; expert < (member + 1) * local_; ++expert) {
-      if (!cut_[at(expert)]) continue;
-      const std::vector<Key>& keys = keys_[at(expert)];
-      MOEPLAN_CHECK(keys.size() == at(counts_[at(expert)]), "pairs and counts of a load source agree");
-      const std::int64_t quota = quotas_.rows[at(expert)];
-      lowest_[at(expert)] = quota == 0 ? kKeepNone : select_key(keys, at(quota));
-      if (room == 0) continue;
-      for (const Key key : keys) {
-        if (key < lowest_[at(expert)]) lost.push_back(key);
+    for (const std::size_t expert : hosted_[at(member)]) {
+      if (!cut_[expert]) continue;
+      for (const Key key : keys_[expert]) {
+        if (key < lowest_[expert]) lost.push_back(key);
       }
     }
-    if (lost.empty()) return;  // none is cut here, or there is no room
+    if (lost.empty()) return;
+    if (lost.size() <= at(room)) {  // other members' room took some of these before
+      for (const std::size_t expert : hosted_[at(member)]) lowest_[expert] = kKeepAll;
+      return;
+    }
     const Key last = select_key(lost, at(room));
     // All lost keys above the last one fit; of those equal to it (one token with the same score for several experts)
     // the lower experts' do.
     std::int64_t left = room;
     for (const Key key : lost) left -= key > last ? 1 : 0;
-    for (std::int64_t expert = member * local_; expert < (member + 1) * local_; ++expert) {
-      if (!cut_[at(expert)] || lowest_[at(expert)] <= last) continue;
-      const std::vector<Key>& keys = keys_[at(expert)];
+    for (const std::size_t expert : hosted_[at(member)]) {
+      if (!cut_[expert] || lowest_[expert] <= last) continue;
+      const std::vector<Key>& keys = keys_[expert];
       const bool equal = left > 0 && std::find(keys.begin(), keys.end(), last) != keys.end();
       if (equal) --left;
-      lowest_[at(expert)] = std::min(lowest_[at(expert)], equal ? last : last + 1);
+      lowest_[expert] = std::min(lowest_[expert], equal ? last : last + 1);
     }
   }
 
@@ -198,20 +199,21 @@ class Selector {
   const LrmoeSettings& settings_;
   std::span<const std::int64_t> counts_;
   const Quotas& quotas_;
-  std::int64_t chunks_, local_;
-  std::vector<Key> lowest_;             // by expert: what is below is not retained
-  std::vector<std::vector<Key>> keys_;  // by cut expert
-  std::vector<char> cut_;               // by expert: some of its pairs are lost
-  std::vector<CutPair> cut_pairs_;      // in token order
-  std::vector<std::size_t> cut_end_;    // by source, in cut_pairs_
+  std::int64_t chunks_;
+  std::vector<std::vector<std::size_t>> hosted_;  // by member: experts with an instance there, ascending
+  std::vector<Key> lowest_;                       // by expert: what is below is not retained
+  std::vector<std::vector<Key>> keys_;            // by cut expert
+  std::vector<char> cut_;                         // by expert: some of its pairs are lost
+  std::vector<CutPair> cut_pairs_;                // in token order
+  std::vector<std::size_t> cut_end_;              // by source, in cut_pairs_
   Selection result_;
 };
 
 }  // namespace
 
 Selection select_pairs(const GroupContext& context, const LrmoeSettings& settings, std::span<const std::int64_t> counts,
-                       const Quotas& quotas, std::int64_t chunks) {
-  return Selector(context, settings, counts, quotas, chunks).run();
+                       const Quotas& quotas, const Hosts& hosts, std::int64_t chunks) {
+  return Selector(context, settings, counts, quotas, hosts, chunks).run();
 }
 
 }  // namespace moeplan::policy

@@ -28,8 +28,8 @@ Json policy_json(const search::PolicyResult& result) {
           {"recompute_s", e.mean.recompute_s},
           {"retained_row_share", e.routing.retained_row_share},
           {"retained_score_share", e.routing.retained_score_share},
-          {"dropped_share", nullptr},
-          {"moved_bytes", nullptr},
+          {"dropped_share", e.routing.dropped_share},
+          {"moved_bytes", e.routing.moved_bytes},
           {"overflow_probability", e.overflow_probability},
           {"warnings", warnings_of(*e.scenario)}};
 }
@@ -46,8 +46,6 @@ std::string compare_json(const std::vector<search::PolicyResult>& results) {
     const search::Evaluation& first = results.front().evaluation;
     json["routing"] = {{"source", without_absolute_paths(first.routing.source)}};
     std::vector<std::string> assumptions = assumptions_of(first);
-    assumptions.push_back("dropped_share is null: no policy of this version drops tokens in forward");
-    assumptions.push_back("moved_bytes is null: no policy of this version moves or copies experts");
     for (const search::PolicyResult& result : results) {
       if (!result.evaluation.routing.selects) continue;
       assumptions.push_back(

@@ -149,6 +149,8 @@ std::string routing_table(const Evaluation& evaluation) {
       "  most rows that one rank receives in one microbatch: {} (layer {}, rank {}), {:.2f} times its group's mean\n",
       thousands(busiest->max_received_rows), busiest->layer, busiest->max_received_rank,
       busiest->max_received_over_mean);
+  if (routing.dropped_share > 0)
+    text += fmt::format("  expert capacity: {:.2f} % of the token copies are dropped\n", 100.0 * routing.dropped_share);
   if (routing.selects) {
     text += fmt::format("  LRMoE: backward keeps {:.2f} % of the rows and {:.2f} % of the score\n",
                         100.0 * routing.retained_row_share, 100.0 * routing.retained_score_share);

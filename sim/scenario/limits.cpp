@@ -82,7 +82,7 @@ double estimated_operations(const Scenario& scenario) {
   const double steps = real(scenario.microbatches()) * real(scenario.training.iterations);
   const double visits = real(scenario.layout.world) * real(scenario.layers_per_stage()) * steps;
   const double operations = visits * (kOfLayer + kOfChunk * real(most_chunks(scenario.policies)));
-  if (!scenario.policies.lrmoe) return operations;
+  if (!scenario.policies.lrmoe && !scenario.policies.capacity) return operations;
   const double copies = real(scenario.training.global_batch_size) * real(scenario.training.seq_length) *
                         real(scenario.training.iterations) * real(scenario.model.moe.top_k) *
                         real(scenario.model.moe_layer_count());

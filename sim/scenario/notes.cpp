@@ -70,8 +70,12 @@ void assume_policies(const Raw& raw, Lines& lines) {
     }
   }
   if (raw.policies.lrmoe) {
-    lines.push_back(fmt::format("LRMoE scores: norms of gradients and inputs are log-normal with sigma {}",
-                                raw.policies.lrmoe->score_sigma));
+    if (raw.policies.lrmoe->mode == policy::LrmoeSettings::Mode::kept) {
+      lines.push_back("LRMoE scores: router weights alone (mode A selects before there are gradients)");
+    } else {
+      lines.push_back(fmt::format("LRMoE scores: norms of gradients and inputs are log-normal with sigma {}",
+                                  raw.policies.lrmoe->score_sigma));
+    }
   }
 }
 
@@ -109,6 +113,18 @@ void warn_model(const model::Architecture& arch, Lines& lines) {
   if (arch.vocab_divisor != 128) lines.push_back("model: the vocabulary is padded to a multiple of 128 x TP");
 }
 
+void warn_lrmoe(const Raw& raw, Lines& lines) {
+  if (!raw.policies.lrmoe) return;
+  if (raw.policies.lrmoe->mode == policy::LrmoeSettings::Mode::kept &&
+      raw.places.stated("moe.policies.lrmoe.score_sigma")) {
+    lines.push_back("moe.policies.lrmoe.score_sigma has no effect in mode A");
+  }
+  if (raw.policies.lrmoe->replicas == policy::LrmoeSettings::Replicas::none &&
+      raw.places.stated("moe.policies.lrmoe.max_instances")) {
+    lines.push_back("moe.policies.lrmoe.max_instances has no effect without replicas: greedy");
+  }
+}
+
 void warn_rule(const Raw& raw, Lines& lines) {
   if (!raw.policies.memfine) return;
   const bool fixed = raw.policies.memfine->rule == Rule::fixed;
@@ -136,6 +152,7 @@ Lines warnings_of(const Raw& raw, const Scenario& scenario) {
   warn_model(scenario.model, lines);
   warn_modules(raw, scenario, lines);
   warn_rule(raw, lines);
+  warn_lrmoe(raw, lines);
   const auto per_node = static_cast<std::int64_t>(scenario.hardware.network.gpus_per_node.value);
   if (scenario.layout.tp > per_node) {
     lines.push_back(

@@ -14,6 +14,7 @@ namespace {
 constexpr std::int64_t kMaxChunks = 4096;
 constexpr std::int64_t kMaxSeed = std::int64_t{1} << 62;
 constexpr double kMaxBytes = 1e15;
+constexpr std::int64_t kMaxInstances = 64;
 
 std::uint64_t read_seed(config::Reader& reader) {
   return static_cast<std::uint64_t>(reader.integer_or("seed", 1, {0, kMaxSeed}));
@@ -60,25 +61,40 @@ policy::MemfineSettings read_memfine(config::Reader reader, Raw& raw) {
 
 policy::LrmoeSettings read_lrmoe(config::Reader reader, Raw& raw) {
   declare_keys(reader, "moe.policies.lrmoe", raw.places);
-  const std::array<std::string, 1> modes = {"B"};
-  const std::array<std::string, 1> later_modes = {"A"};
-  policy::LrmoeSettings settings;
+  using Settings = policy::LrmoeSettings;
+  const std::array<std::string, 2> modes = {"B", "A"};
+  const std::array<std::string, 2> replicas = {"none", "greedy"};
+  Settings settings;
   settings.tau = reader.real_or("tau", settings.tau, {1.0, 1e6});
   settings.min_rows = reader.integer_or("min_rows", settings.min_rows, {0, std::int64_t{1} << 31});
   settings.min_retained = reader.real_or("min_retained", settings.min_retained, {0.0, 1.0});
   settings.score_sigma = reader.real_or("score_sigma", settings.score_sigma, {0.0, 10.0});
   settings.seed = read_seed(reader);
-  supported_choice(reader, "mode", modes, later_modes, 0);
+  settings.mode = static_cast<Settings::Mode>(reader.choice_or("mode", modes, 0));
+  settings.replicas = static_cast<Settings::Replicas>(reader.choice_or("replicas", replicas, 0));
+  settings.max_instances = reader.integer_or("max_instances", settings.max_instances, {1, kMaxInstances});
+  reader.finish();
+  return settings;
+}
+
+policy::CapacitySettings read_capacity(config::Reader reader, Raw& raw) {
+  declare_keys(reader, "moe.policies.capacity", raw.places);
+  const std::array<std::string, 2> drops = {"probs", "position"};
+  policy::CapacitySettings settings;
+  settings.factor = reader.real_or("factor", settings.factor, {0.0, 1e6, true});
+  settings.pad = reader.flag_or("pad", settings.pad);
+  settings.drop_policy = static_cast<policy::CapacitySettings::DropPolicy>(reader.choice_or("drop_policy", drops, 0));
   reader.finish();
   return settings;
 }
 
 void read_policies(config::Reader reader, Raw& raw) {
   declare_keys(reader, "moe.policies", raw.places);
+  if (const auto capacity = reader.map_if("capacity")) raw.policies.capacity = read_capacity(*capacity, raw);
   if (const auto memfine = reader.map_if("memfine")) raw.policies.memfine = read_memfine(*memfine, raw);
   if (const auto lrmoe = reader.map_if("lrmoe")) raw.policies.lrmoe = read_lrmoe(*lrmoe, raw);
-  for (const std::string later : {"symi", "flexmoe", "fastermoe", "eplb", "capacity"}) {
-    if (reader.has(later)) refuse(reader, later, "this policy", "memfine or lrmoe");
+  for (const std::string later : {"symi", "flexmoe", "fastermoe", "eplb"}) {
+    if (reader.has(later)) refuse(reader, later, "this policy", "capacity, memfine or lrmoe");
   }
   reader.finish();
 }

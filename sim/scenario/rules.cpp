@@ -135,7 +135,8 @@ void check_moe(const Sides& sides, base::Faults& faults) {
     if (raw.policies.memfine) check_chunks(sides, *raw.policies.memfine, faults);
     return;
   }
-  for (const char* path : {"moe.policies.memfine", "moe.policies.lrmoe", "routing.trace", "routing.lognormal"}) {
+  for (const char* path :
+       {"moe.policies.capacity", "moe.policies.memfine", "moe.policies.lrmoe", "routing.trace", "routing.lognormal"}) {
     if (!raw.places.stated(path)) continue;
     faults.add(raw.places.where(path), "the model has no MoE layers", {}, {arch.where_layers});
   }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "model/architecture.h"
+#include "policy/capacity.h"
 #include "policy/lrmoe.h"
 #include "policy/memfine.h"
 #include "routing/loads.h"
@@ -43,6 +44,7 @@ struct Memory {
 };
 
 struct Policies {
+  std::optional<policy::CapacitySettings> capacity;
   std::optional<policy::MemfineSettings> memfine;
   std::optional<policy::LrmoeSettings> lrmoe;
 };
@@ -77,8 +79,8 @@ struct Scenario {
   std::int64_t capacity_bytes() const;
 };
 
-// The same scenario under another set of policies, for compare: names joined by '+' ("none", "recompute-moe", "memfine", "lrmoe", "memfine+lrmoe"). Settings of the
-// scenario are used where present, else memfine is adaptive with bins 1, 2, 4, 8, and lrmoe takes its defaults. "none" turns policies off and keeps the recompute settings; "recompute-moe" adds
+// The same scenario under another set of policies, for compare: names joined by '+' ("none", "recompute-moe", "capacity", "memfine", "lrmoe", "memfine+lrmoe"). Settings of the
+// scenario are used where present, else memfine is adaptive with bins 1, 2, 4, 8, and capacity and lrmoe take their defaults. "none" turns policies off and keeps the recompute settings; "recompute-moe" adds
 // Megatron's module moe to them. Unknown names: an Error with the nearest name; `where` names the option.
 Scenario with_policies(const Scenario& scenario, const std::string& names, const base::Where& where);
 

@@ -49,7 +49,9 @@ void check_names(const std::vector<std::string>& names, const Scenario& scenario
 
 void add_policy(const std::string& name, const Policies& settings, Scenario& scenario) {
   if (name == "none") return;
-  if (name == "memfine") {
+  if (name == "capacity") {
+    scenario.policies.capacity = settings.capacity.value_or(policy::CapacitySettings{});
+  } else if (name == "memfine") {
     scenario.policies.memfine = settings.memfine.value_or(policy::MemfineSettings{});
   } else if (name == "lrmoe") {
     scenario.policies.lrmoe = settings.lrmoe.value_or(policy::LrmoeSettings{});

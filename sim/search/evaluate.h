@@ -57,6 +57,8 @@ struct RoutingSummary {
   std::vector<LayerRouting> layers;
   double retained_row_share = 1, retained_score_share = 1;  // of backward; 1 without selection
   bool selects = false;
+  double dropped_share = 0;  // of the pairs that the router chose, above an expert capacity
+  double moved_bytes = 0;    // of experts' weights and gradients between ranks, in one step
 };
 
 struct Distribution {

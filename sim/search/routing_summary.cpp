@@ -15,10 +15,21 @@ RoutingCollector::RoutingCollector(const scenario::Scenario& scenario) : scenari
   }
 }
 
+double RoutingCollector::moved_by_instance(const policy::LayerDecision& decision) const {
+  const auto& recompute = scenario_.recompute;
+  const bool again = recompute.granularity == scenario::RecomputeGranularity::full ||
+                     (recompute.granularity == scenario::RecomputeGranularity::selective &&
+                      recompute.has(scenario::RecomputeModule::moe));
+  // Weights are sent a second time where forward does not keep them for backward.
+  const double sends = plan::holds_activations(decision.backward) && !again ? 1 : 2;
+  const double elements =
+      3.0 * static_cast<double>(scenario_.model.hidden) * static_cast<double>(scenario_.model.moe.ffn);
+  return elements * (sends * plan::Shape::kElement + static_cast<double>(scenario_.optimizer.main_grad_bytes));
+}
+
 void RoutingCollector::add(const plan::Plan& plan) {
   const std::int64_t ep = scenario_.layout.ep;
-  const std::int64_t local = scenario_.model.moe.experts / ep;
-  ++iterations_;
+  iterations_ += 1;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     LayerRouting& layer = layers_[l];
     std::vector<std::int64_t> expert_rows(static_cast<std::size_t>(scenario_.model.moe.experts), 0);
@@ -33,14 +44,16 @@ void RoutingCollector::add(const plan::Plan& plan) {
         retained_score_ += decision.retained_score;
         total_score_ += decision.total_score;
         selects_ = selects_ || decision.select;
+        dropped_ += decision.dropped_rows;
+        for (const std::int32_t instances : decision.replicas) moved_bytes_ += instances * moved_by_instance(decision);
         for (std::int64_t member = 0; member < ep; ++member) {
           std::int64_t received = 0;
           for (const auto& rows : decision.forward_rows) {
             received += rows.received(member);
-            // Home placement: the instances of a member are its experts in order.
             const auto on = rows.rows_on(member);
-            for (std::size_t e = 0; e < on.size() && static_cast<std::int64_t>(e) < local; ++e)
-              expert_rows[static_cast<std::size_t>(member * local) + e] += on[e];
+            const std::int64_t first = rows.instance_begin[static_cast<std::size_t>(member)];
+            for (std::size_t i = 0; i < on.size(); ++i)
+              expert_rows[static_cast<std::size_t>(rows.expert_of(first + static_cast<std::int64_t>(i)))] += on[i];
           }
           if (received > layer.max_received_rows) {
             layer.max_received_rows = received;
@@ -79,6 +92,8 @@ RoutingSummary RoutingCollector::summary() const {
   }
   summary.selects = selects_;
   if (routed_ > 0) summary.retained_row_share = retained_ / routed_;
+  if (dropped_ > 0) summary.dropped_share = dropped_ / (dropped_ + routed_);
+  if (iterations_ > 0) summary.moved_bytes = moved_bytes_ / iterations_;
   if (total_score_ > 0) summary.retained_score_share = retained_score_ / total_score_;
   return summary;
 }

@@ -15,10 +15,13 @@ class RoutingCollector {
   RoutingSummary summary() const;
 
  private:
+  double moved_by_instance(const policy::LayerDecision& decision) const;
+
   const scenario::Scenario& scenario_;
-  std::int64_t iterations_ = 0;
+
   std::vector<LayerRouting> layers_;
   double retained_ = 0, routed_ = 0, retained_score_ = 0, total_score_ = 0;
+  double dropped_ = 0, moved_bytes_ = 0, iterations_ = 0;
   bool selects_ = false;
 };
 

@@ -77,6 +77,77 @@ TEST_CASE("re-dispatch sends input, gradient and index of a row, and recomputes 
   CHECK(count(block.backward, "select pairs") == 1);
 }
 
+TEST_CASE("mode A selects in forward, keeps retained rows, and sends gradients alone") {
+  const auto block = moe_block({.chunks = 1, .backward = policy::RoutedBackward::kept_retained, .select = true});
+  CHECK(count(block.forward, "plan quotas") == 1);
+  CHECK(count(block.forward, "select pairs") == 1);
+  CHECK(count(block.backward, "plan quotas") == 0);
+  CHECK(count(block.backward, "notify") == 0);
+  CHECK(count(block.backward, "expert gate-up") == 0);  // no first projection again
+  CHECK(count(block.backward, "expert SwiGLU") == 0);
+  CHECK(count(block.backward, "send retained gradients") == 1);
+  for (const auto& op : block.backward) {
+    if (op.name == "send retained gradients") CHECK(op.size.bytes_per_row == 64 * 2 + 8);  // h D_t + 8, h = 64
+    if (op.work == plan::Work::grouped_gemm) CHECK(op.size.rows.backward);
+    CHECK_FALSE(op.recompute);
+  }
+  // Counts of all rows and of the retained ones: 2 members x 8 experts x 2 x 8 bytes.
+  for (const auto& op : block.forward)
+    if (op.name == "notify") CHECK(op.size.bytes == 2 * 8 * 2 * 8);
+  // Forward leaves no tensor of all rows behind.
+  std::vector<char> alive(block.tensors.size(), 0);
+  for (const auto& op : block.forward) {
+    for (auto id : op.allocates) alive[id] = 1;
+    for (auto id : op.frees) alive[id] = 0;
+  }
+  std::size_t retained = 0;
+  for (std::size_t id = 0; id < alive.size(); ++id) {
+    if (!alive[id] || block.tensors[id].size.bytes_per_row == 0) continue;
+    CHECK(block.tensors[id].size.rows.backward);
+    ++retained;
+  }
+  CHECK(retained == 6);  // input, probabilities, sort map, gate-up output, activation, row map
+}
+
+TEST_CASE("with moe_act mode A recomputes the activation of the retained rows") {
+  const auto block = moe_block({.chunks = 1, .backward = policy::RoutedBackward::kept_retained, .select = true},
+                               "{ recompute_granularity: selective, recompute_modules: [moe_act] }");
+  CHECK(count(block.forward, "keep retained activations") == 0);
+  std::size_t again = 0;
+  for (const auto& op : block.backward) again += op.name == "expert SwiGLU" && op.recompute ? 1 : 0;
+  CHECK(again == 1);
+}
+
+TEST_CASE("instances of experts: weights go out, main gradients come back; twice where forward keeps nothing") {
+  plan::Treatment treatment{.chunks = 1, .backward = policy::RoutedBackward::kept_retained, .select = true};
+  treatment.plan_placement = treatment.replicate = true;
+  const auto kept = moe_block(treatment);
+  CHECK(count(kept.forward, "place experts") == 1);
+  CHECK(count(kept.backward, "place experts") == 0);
+  CHECK(count(kept.backward, "return expert gradients") == 1);
+  // One expert of tiny-moe: 3 x 64 x 32 elements, bf16 weights and fp32 gradients.
+  for (const auto& op : kept.forward)
+    if (op.name == "place experts") CHECK(op.size.bytes_per_row == 3 * 64 * 32 * 2);
+  for (const auto& op : kept.backward)
+    if (op.name == "return expert gradients") {
+      CHECK(op.size.bytes_per_row == 3 * 64 * 32 * 4);
+      CHECK(op.towards_source);
+    }
+  treatment.backward = policy::RoutedBackward::redispatch;
+  const auto sent_again = moe_block(treatment);
+  CHECK(count(sent_again.forward, "plan placement") == 1);
+  CHECK(count(sent_again.forward, "place experts") == 1);
+  CHECK(count(sent_again.backward, "place experts") == 1);
+  CHECK(count(sent_again.backward, "return expert gradients") == 1);
+}
+
+TEST_CASE("rows padded to capacity need no exchange of counts") {
+  plan::Treatment treatment;
+  treatment.padded = true;
+  CHECK(count(moe_block(treatment).forward, "notify") == 0);
+  CHECK(count(moe_block({}).forward, "notify") == 1);
+}
+
 TEST_CASE("selective recompute runs its module again in backward and marks it as recompute") {
   const std::map<std::string, std::string> module_op = {{"core_attn", "core attention"},
                                                         {"layernorm", "attention norm"},

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "model/parameters.h"
+#include "plan/replica_costs.h"
 #include "support/scenarios.h"
 
 using namespace moeplan;
@@ -101,4 +102,46 @@ TEST_CASE("closed form with full recompute: one layer, the larger kind") {
   CHECK(plan::closed_form_activation_bytes(*scenario, 0, 0, true) == 2 * 256 * 864);
   // A received row is 2 (2 x 64 + 2 x 32) = 384 bytes: with 512 rows the MoE layer is the larger.
   CHECK(plan::closed_form_activation_bytes(*scenario, 0, 512, true) == 2 * 256 * 616 + 384 * 512);
+}
+
+TEST_CASE("LRMoE's memory rows: mode A holds a row of every layer in flight") {
+  // tiny-moe, one MoE layer, h 64, g 32: D (3h + 5g) = 2 (192 + 160) = 704 bytes a row; kept alone D (h + 3g) = 320.
+  Small small;
+  small.gbs = 32;
+  small.policies = "{ lrmoe: {} }";
+  CHECK(plan::lrmoe_row_bytes(*small.make(), 0) == 704);
+  CHECK(plan::lrmoe_layers_held(*small.make(), 0) == 1);
+  small.policies = "{ lrmoe: { mode: A } }";
+  CHECK(plan::lrmoe_row_bytes(*small.make(), 0) == 704);  // one layer, one microbatch in flight
+  small.model = "tiny-mla";
+  small.pp = 2;
+  const auto scenario = small.make();
+  const double held = plan::lrmoe_layers_held(*scenario, 0);
+  const std::int64_t h = scenario->model.hidden, g = scenario->model.moe.ffn;
+  CHECK(held > 1);
+  CHECK(plan::lrmoe_row_bytes(*scenario, 0) ==
+        static_cast<double>(2 * (3 * h + 5 * g)) + (held - 1) * static_cast<double>(2 * (h + 3 * g)));
+  small.memory = "{ recompute_granularity: full }";
+  CHECK(plan::lrmoe_layers_held(*small.make(), 0) == 1);
+}
+
+TEST_CASE("costs of an instance follow the machine and the model") {
+  Small small;
+  small.policies = "{ lrmoe: { replicas: greedy } }";
+  const auto scenario = small.make();
+  const auto costs = plan::replica_costs(*scenario, 0);
+  CHECK(costs.weight_bytes == 3 * 64 * 32 * 2);
+  CHECK(costs.gradient_bytes == 3 * 64 * 32 * 4);
+  // (2 + 4) x 6144 bytes over 704 a row.
+  CHECK(costs.instance_rows == doctest::Approx(6.0 * 6144 / 704));
+  CHECK(costs.forward_row_s > 0);
+  // Mode B: the first projection again, and two products where forward has one.
+  CHECK(costs.backward_row_s > 2 * costs.forward_row_s);
+  CHECK(costs.members_per_node == 0);  // both members on one node
+  // 12,288 bytes between two GPUs of a node: latency counts, so it is slower than the link.
+  CHECK(costs.bytes_per_s < scenario->hardware.network.scale_up_bandwidth.value);
+  small.policies = "{ lrmoe: { replicas: greedy, mode: A } }";
+  CHECK(plan::replica_costs(*small.make(), 0).backward_row_s < costs.backward_row_s);
+  small.policies = "{ lrmoe: {} }";
+  CHECK(plan::replica_costs(*small.make(), 0).weight_bytes == 0);
 }

@@ -30,9 +30,7 @@ class AppendsChunks : public Policy {  // the order of application shows in the 
  public:
   explicit AppendsChunks(std::int64_t factor) : factor_(factor) {}
   std::string name() const override { return "appends"; }
-  void apply(const GroupContext&, LayerDecision& decision) const override {
-    decision.chunks = factor_ * decision.chunks + 1;
-  }
+  void apply(GroupContext&, LayerDecision& decision) const override { decision.chunks = factor_ * decision.chunks + 1; }
 
  private:
   std::int64_t factor_;

@@ -131,6 +131,6 @@ TEST_CASE("the table names the policies in the order of application") {
     CHECK(entry.description.find('\n') == std::string::npos);
     CHECK(entry.description.size() > 20);
   }
-  CHECK(names == std::vector<std::string>{"none", "recompute-moe", "memfine", "lrmoe"});
+  CHECK(names == std::vector<std::string>{"none", "recompute-moe", "capacity", "memfine", "lrmoe"});
   CHECK(fixed(1)->name() == "memfine");
 }

@@ -40,12 +40,16 @@ TEST_CASE("values of other versions are refused by name, and unknown ones with t
       {"optimizer.kind", "muon", "muon is not supported in this version; expected adam"},
       {"recompute_method", "block", "block is not supported in this version; expected uniform"},
       {"recompute_num_layers", "2", "2 is not supported in this version; expected 1"},
-      {"lrmoe.mode", "A", "A is not supported in this version; expected B"},
+      {"lrmoe.mode", "C", "expected one of B, A, got 'C'"},
+      {"lrmoe.replicas", "all", "expected one of none, greedy, got 'all'"},
+      {"lrmoe.max_instances", "0", "expected an integer from 1 to 64, got '0'"},
+      {"capacity.factor", "0", "expected a number > 0"},
+      {"capacity.drop_policy", "last", "expected one of probs, position, got 'last'"},
       {"pipeline_model_parallel_layout", "'Et*4|L'", "a layout string is not supported in this version"},
       {"routing", "{ preset: aux-loss, iteration: 50 }",
        "a preset of routing is not supported in this version; expected trace, balanced or lognormal"},
       {"routing", "{ balanced: true, map: { layers: cyclic } }", "a map of layers is not supported in this version"},
-      {"policies", "{ symi: {} }", "this policy is not supported in this version; expected memfine or lrmoe"},
+      {"policies", "{ symi: {} }", "this policy is not supported in this version; expected capacity, memfine or lrmoe"},
   };
   for (const Case& c : cases) {
     CAPTURE(c.key);

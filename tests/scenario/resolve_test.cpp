@@ -148,7 +148,9 @@ TEST_CASE("all settings of the policies are read") {
   const std::string text = small_with(
       "memfine: { rule: fixed, chunks: 4 }",
       "memfine: { rule: adaptive, bins: [2, 6], alpha: 0.8, planning_capacity: 64 GB, bytes_per_row: 100 kB }, "
-      "lrmoe: { tau: 1.5, min_rows: 64, min_retained: 0.25, score_sigma: 0.1, mode: B, seed: 7 }");
+      "lrmoe: { tau: 1.5, min_rows: 64, min_retained: 0.25, score_sigma: 0.1, mode: A, seed: 7, replicas: greedy, "
+      "max_instances: 3 }, "
+      "capacity: { factor: 1.25, pad: true, drop_policy: position }");
   const Scenario s = resolve(text);
   REQUIRE(s.policies.memfine);
   CHECK(s.policies.memfine->bins == std::vector<std::int64_t>{2, 6});
@@ -161,6 +163,14 @@ TEST_CASE("all settings of the policies are read") {
   CHECK(s.policies.lrmoe->min_retained == 0.25);
   CHECK(s.policies.lrmoe->score_sigma == 0.1);
   CHECK(s.policies.lrmoe->seed == 7);
+  CHECK(s.policies.lrmoe->mode == policy::LrmoeSettings::Mode::kept);
+  CHECK(s.policies.lrmoe->replicas == policy::LrmoeSettings::Replicas::greedy);
+  CHECK(s.policies.lrmoe->max_instances == 3);
+  REQUIRE(s.policies.capacity);
+  CHECK(s.policies.capacity->factor == 1.25);
+  CHECK(s.policies.capacity->pad);
+  CHECK(s.policies.capacity->drop_policy == policy::CapacitySettings::DropPolicy::position);
+  CHECK(holds(s.warnings, "moe.policies.lrmoe.score_sigma has no effect in mode A"));
 }
 
 TEST_CASE("log-normal routing takes its own seed") {
