@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/check.h"
 #include "cost/collectives.h"
@@ -18,12 +19,17 @@ struct Ports {
   double nic_send = 0, nic_receive = 0, scale_up_send = 0, scale_up_receive = 0, local = 0;
   std::size_t nic_owner = 0;     // first member that shares the NIC: holds the sums of the NIC
   std::int64_t nic_sharers = 1;  // counted at the owner
-  std::int64_t node = 0;
+  std::int64_t domain = 0, host = 0, pod = 0;
+  std::size_t pod_owner = 0;  // first member of the pod: holds its sums, counted where uplinks can bind
+  std::int64_t pod_members = 0;
+  double pod_send = 0, pod_receive = 0;  // bytes that cross the spine
+  bool sends_beyond = false, receives_beyond = false;
 };
 
 struct Rates {
   double nic = 0, scale_up = 0, local = 0;
   double nic_latency = 0, scale_up_latency = 0;
+  double uplink_per_gpu = 0;  // 0: the spine never binds
 };
 
 Rates rates_of(const topology::Cluster& cluster, const topology::HardwareProfile& profile) {
@@ -33,20 +39,49 @@ Rates rates_of(const topology::Cluster& cluster, const topology::HardwareProfile
   rates.local = profile.memory_bound.bandwidth.value / 2;  // a copy reads and writes
   rates.nic_latency = cluster.nic_latency();
   rates.scale_up_latency = cluster.scale_up_latency();
+  if (cluster.oversubscription() > 1) rates.uplink_per_gpu = cluster.nic_rate_per_gpu() / cluster.oversubscription();
   return rates;
 }
 
 void find_nics(std::span<const std::int64_t> ranks, const topology::Cluster& cluster, std::vector<Ports>& ports) {
   const bool shared = cluster.gpus_per_nic() > 1;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    ports[i].node = cluster.node_of(ranks[i]);
+    ports[i].domain = cluster.domain_of(ranks[i]);
+    ports[i].host = cluster.host_of(ranks[i]);
     ports[i].nic_owner = i;
     if (!shared) continue;
     for (std::size_t j = 0; j < i; ++j) {
-      if (ports[j].node != ports[i].node || cluster.nic_of(ranks[j]) != cluster.nic_of(ranks[i])) continue;
+      if (ports[j].host != ports[i].host || cluster.nic_of(ranks[j]) != cluster.nic_of(ranks[i])) continue;
       ports[i].nic_owner = j;
       ++ports[j].nic_sharers;
       break;
+    }
+  }
+}
+
+// Sums over the cut between leaves and spine. Other groups of the kind run at the same time, so that a group has the
+// uplinks of as many GPUs as it has members in the pod.
+void sum_pods(std::span<const std::int64_t> bytes, std::span<const std::int64_t> ranks,
+              const topology::Cluster& cluster, std::vector<Ports>& ports) {
+  const std::size_t members = ranks.size();
+  for (std::size_t i = 0; i < members; ++i) {
+    ports[i].pod = cluster.pod_of(ranks[i]);
+    ports[i].pod_owner = i;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (ports[j].pod != ports[i].pod) continue;
+      ports[i].pod_owner = j;
+      break;
+    }
+    ++ports[ports[i].pod_owner].pod_members;
+  }
+  for (std::size_t i = 0; i < members; ++i) {
+    for (std::size_t j = 0; j < members; ++j) {
+      const auto size = static_cast<double>(bytes[i * members + j]);
+      if (size <= 0 || ports[i].pod == ports[j].pod || ports[i].domain == ports[j].domain) continue;
+      ports[ports[i].pod_owner].pod_send += size;
+      ports[ports[j].pod_owner].pod_receive += size;
+      ports[i].sends_beyond = true;
+      ports[j].receives_beyond = true;
     }
   }
 }
@@ -67,7 +102,7 @@ std::vector<Ports> port_sums(std::span<const std::int64_t> bytes, std::span<cons
       if (size <= 0) continue;
       if (i == j) {
         ports[i].local = size;
-      } else if (ports[i].node == ports[j].node) {
+      } else if (ports[i].domain == ports[j].domain) {
         scale_up_send += size + scale_up_half;
         ports[j].scale_up_receive += size + scale_up_half;
       } else {
@@ -78,6 +113,7 @@ std::vector<Ports> port_sums(std::span<const std::int64_t> bytes, std::span<cons
     ports[i].scale_up_send = scale_up_send;
     ports[ports[i].nic_owner].nic_send += nic_send;
   }
+  if (rates.uplink_per_gpu > 0) sum_pods(bytes, ranks, cluster, ports);
   return ports;
 }
 
@@ -85,13 +121,22 @@ double port_time(double weighted_bytes, double rate, double latency_s) {
   return weighted_bytes > 0 ? latency_s + weighted_bytes / rate : 0;
 }
 
+// Seconds until the pod that `owner` stands for has sent, or received, all that crosses the spine.
+double uplink_time(const Ports& owner, double crossing, const Rates& rates) {
+  return port_time(crossing, rates.uplink_per_gpu * static_cast<double>(owner.pod_members), rates.nic_latency);
+}
+
 double finish_of(std::size_t member, const std::vector<Ports>& ports, const Rates& rates) {
   const Ports& own = ports[member];
   const Ports& nic = ports[own.nic_owner];
-  return std::max({port_time(nic.nic_send, rates.nic, rates.nic_latency),
-                   port_time(nic.nic_receive, rates.nic, rates.nic_latency),
-                   port_time(own.scale_up_send, rates.scale_up, rates.scale_up_latency),
-                   port_time(own.scale_up_receive, rates.scale_up, rates.scale_up_latency), own.local / rates.local});
+  double finish = std::max(
+      {port_time(nic.nic_send, rates.nic, rates.nic_latency), port_time(nic.nic_receive, rates.nic, rates.nic_latency),
+       port_time(own.scale_up_send, rates.scale_up, rates.scale_up_latency),
+       port_time(own.scale_up_receive, rates.scale_up, rates.scale_up_latency), own.local / rates.local});
+  const Ports& pod = ports[own.pod_owner];
+  if (own.sends_beyond) finish = std::max(finish, uplink_time(pod, pod.pod_send, rates));
+  if (own.receives_beyond) finish = std::max(finish, uplink_time(pod, pod.pod_receive, rates));
+  return finish;
 }
 
 // Keeps the two longest of the resources offered, and what the longest is; ties keep the first.
@@ -144,11 +189,17 @@ AllToAllTime all_to_all_time(std::span<const std::int64_t> bytes, std::span<cons
     longest.offer(port_time(ports[i].scale_up_send, rates.scale_up, rates.scale_up_latency), "scale-up send", i);
     longest.offer(port_time(ports[i].scale_up_receive, rates.scale_up, rates.scale_up_latency), "scale-up receive", i);
     longest.offer(ports[i].local / rates.local, "local copy", i);
+    if (rates.uplink_per_gpu > 0 && ports[i].pod_owner == i) {
+      longest.offer(uplink_time(ports[i], ports[i].pod_send, rates), "uplinks", i);
+      longest.offer(uplink_time(ports[i], ports[i].pod_receive, rates), "downlinks", i);
+    }
   }
   if (longest.what() == nullptr) return result;  // nothing is sent
   const Ports& port = ports[longest.member()];
-  const bool is_nic = longest.what()[0] == 'n';
-  result.binding = fmt::format("{} of rank {}", longest.what(), ranks[longest.member()]);
+  const std::string_view what = longest.what();
+  const bool is_nic = what.starts_with("nic");
+  result.binding = what.ends_with("links") ? fmt::format("{} of pod {}", what, port.pod)
+                                           : fmt::format("{} of rank {}", what, ranks[longest.member()]);
   if (is_nic && port.nic_sharers > 1) result.binding += fmt::format(" (NIC shared by {} ranks)", port.nic_sharers);
   result.slack_s = longest.slack_s();
   return result;

@@ -11,7 +11,7 @@ namespace {
 // The profile keys that the model of a family reads: a whole section ("gemm.") or one key.
 struct Family {
   const char* name;
-  std::array<std::string_view, 6> keys;
+  std::array<std::string_view, 12> keys;
 };
 
 constexpr std::array<Family, 7> kFamilies = {{
@@ -19,12 +19,24 @@ constexpr std::array<Family, 7> kFamilies = {{
     {"grouped GEMM", {"grouped_gemm.", "gemm.", "device.sm_count"}},
     {"attention", {"attention.", "gemm.launch"}},
     {"memory-bound", {"memory_bound."}},
-    {"host", {"host."}},
+    {"host", {"host.launch", "host.sync"}},
     {"all-to-all",
      {"network.gpus_per_node", "network.scale_up_", "network.nics_per_node", "network.nic_",
-      "network.message_half_size", "memory_bound.bandwidth"}},
-    {"collectives", {"network."}},  // point to point, too
+      "network.message_half_size", "network.ranks_per_domain", "network.peer_to_peer", "network.oversubscription",
+      "network.gpus_per_leaf", "network.rails", "network.health", "memory_bound.bandwidth"}},
+    {"collectives",  // point to point, too
+     {"network.gpus_per_node", "network.scale_up_", "network.nics_per_node", "network.nic_",
+      "network.message_half_size", "network.collective_", "network.ranks_per_domain", "network.peer_to_peer",
+      "network.oversubscription", "network.gpus_per_leaf", "network.rails", "network.health"}},
 }};
+
+// The peak of a precision that is not in use says nothing about the result.
+bool other_peak(std::string_view key, Precision precision) {
+  if (!key.starts_with("gemm.peak")) return false;
+  constexpr std::array<std::string_view, 4> kPeaks = {"gemm.peak", "gemm.peak_fp8", "gemm.peak_mxfp8", "gemm.peak_fp4"};
+  if (key == "gemm.peak") return false;  // the others scale the pipeline fill by it
+  return key != kPeaks[static_cast<std::size_t>(precision)];
+}
 
 bool reads(const Family& family, std::string_view key) {
   for (const std::string_view prefix : family.keys)
@@ -34,13 +46,13 @@ bool reads(const Family& family, std::string_view key) {
 
 }  // namespace
 
-std::vector<FamilyEvidence> family_evidence(const topology::HardwareProfile& profile) {
+std::vector<FamilyEvidence> family_evidence(const topology::HardwareProfile& profile, Precision precision) {
   const auto values = profile.all();
   std::vector<FamilyEvidence> families;
   for (const Family& family : kFamilies) {
     FamilyEvidence weakest{family.name, topology::Evidence::measured, ""};
     for (const auto& [key, value] : values) {
-      if (!reads(family, key)) continue;
+      if (!reads(family, key) || other_peak(key, precision)) continue;
       if (!weakest.weakest_key.empty() && value.evidence <= weakest.evidence) continue;
       weakest.evidence = value.evidence;
       weakest.weakest_key = key;

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "cost/kernels.h"
 #include "topology/hardware.h"
 
 namespace moeplan::cost {
@@ -13,6 +14,9 @@ struct FamilyEvidence {
   topology::Evidence evidence;
   std::string weakest_key;  // "gemm.k_pad"
 };
-std::vector<FamilyEvidence> family_evidence(const topology::HardwareProfile& profile);
+// `precision` of the matrix products: its peak is read in place of the bf16 one. Optional keys count where they are
+// there.
+std::vector<FamilyEvidence> family_evidence(const topology::HardwareProfile& profile,
+                                            Precision precision = Precision::bf16);
 
 }  // namespace moeplan::cost

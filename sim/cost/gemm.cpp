@@ -28,20 +28,22 @@ constexpr std::array<Tile, 9> kTiles = {{{128, 256, 1.0},
                                          {64, 128, 0.9},
                                          {64, 64, 0.8}}};
 
-// Rate when the contiguous dimension of an operand is no multiple of 8 elements (16 bytes): 273 against 398 TFLOP/s for
-// a width of 10922 against 10944 on H100 (Anthony et al., arXiv 2401.14489, give the rule).
+// Rate when the contiguous dimension of an operand is no multiple of 16 bytes (8 elements of bf16): 273 against 398
+// TFLOP/s for a width of 10922 against 10944 on H100 (Anthony et al., arXiv 2401.14489, give the rule).
 constexpr double kMisaligned = 273.0 / 398.0;
 
-bool aligned(const GemmShape& shape) {
+bool aligned(const GemmShape& shape, Precision precision) {
   const bool outputs_only = shape.pass == GemmPass::wgrad;  // NT: both operands are contiguous along the output
-  return shape.n % 8 == 0 && (outputs_only ? shape.m : shape.k) % 8 == 0;
+  const std::int64_t elements = precision == Precision::bf16 ? 8 : precision == Precision::nvfp4 ? 32 : 16;
+  return shape.n % elements == 0 && (outputs_only ? shape.m : shape.k) % elements == 0;
 }
 
 // Seconds of the tensor cores: tiles over multiprocessors, at least one wave. Partial waves count as they are: on the
 // measured shapes rounding them up is worse (p90 of 14 % against 21 %), because libraries split the last wave.
-double compute_s(const GemmShape& shape, const topology::HardwareProfile& profile, double layout_efficiency) {
+double compute_s(const GemmShape& shape, const topology::HardwareProfile& profile, Precision precision,
+                 double layout_efficiency) {
   const double processors = profile.device.sm_count.value;
-  const double flop_per_mn = 2 * (static_cast<double>(shape.k) + profile.gemm.k_pad.value);
+  const double flop_per_mn = 2 * (static_cast<double>(shape.k) + fill_elements(profile, precision));
   double best = std::numeric_limits<double>::infinity();
   for (const Tile& tile : kTiles) {
     const double tiles = static_cast<double>(base::ceil_div(shape.m, tile.rows)) *
@@ -49,23 +51,24 @@ double compute_s(const GemmShape& shape, const topology::HardwareProfile& profil
     const double waves = std::max(1.0, tiles / processors);
     best = std::min(best, waves * static_cast<double>(tile.rows * tile.columns) / tile.efficiency);
   }
-  return best * flop_per_mn * processors / (profile.gemm.peak.value * layout_efficiency);
+  return best * flop_per_mn * processors / (achieved_peak(profile, precision) * layout_efficiency);
 }
 
 }  // namespace
 
-double gemm_time_s(const GemmShape& shape, const topology::HardwareProfile& profile) {
+double gemm_time_s(const GemmShape& shape, const topology::HardwareProfile& profile, Precision precision) {
   MOEPLAN_CHECK(shape.m >= 0 && shape.n >= 0 && shape.k >= 0, "a shape is never negative");
   if (shape.m == 0 || shape.n == 0 || shape.k == 0) return 0;
   const topology::HardwareProfile::Gemm& gemm = profile.gemm;
   double efficiency = 1;
   if (shape.pass == GemmPass::dgrad) efficiency = gemm.dgrad_efficiency.value;
   if (shape.pass == GemmPass::wgrad) efficiency = gemm.wgrad_efficiency.value;
-  if (!aligned(shape)) efficiency *= kMisaligned;
+  if (!aligned(shape, precision)) efficiency *= kMisaligned;
   const auto m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
   const double output_bytes = shape.pass == GemmPass::wgrad ? 8.0 : 2.0;  // fp32 read and write, or bf16 write
-  const double memory_s = (2 * (m * k + k * n) + output_bytes * m * n) / gemm.bandwidth.value;
-  return gemm.launch.value + power_join(compute_s(shape, profile, efficiency), memory_s, gemm.overlap_exponent.value);
+  const double memory_s = (operand_bytes(precision) * (m * k + k * n) + output_bytes * m * n) / gemm.bandwidth.value;
+  return gemm.launch.value +
+         power_join(compute_s(shape, profile, precision, efficiency), memory_s, gemm.overlap_exponent.value);
 }
 
 }  // namespace moeplan::cost

@@ -24,12 +24,12 @@ double as_double(std::int64_t value) { return static_cast<double>(value); }
 }  // namespace
 
 double grouped_gemm_time_s(std::span<const std::int64_t> rows, std::int64_t n, std::int64_t k, GemmPass pass,
-                           const topology::HardwareProfile& profile) {
+                           const topology::HardwareProfile& profile, Precision precision) {
   MOEPLAN_CHECK(n >= 0 && k >= 0, "a shape is never negative");
   if (n == 0 || k == 0) return 0;
   const topology::HardwareProfile::Gemm& gemm = profile.gemm;
   const std::int64_t tile_rows = std::llround(profile.grouped_gemm.tile_rows.value);
-  const double fill = gemm.k_pad.value;
+  const double fill = fill_elements(profile, precision);
 
   // forward: rows x n from a contraction over k; dgrad: rows x k over n; wgrad: k x n per expert over the rows.
   const std::int64_t width = pass == GemmPass::dgrad ? k : n;
@@ -55,10 +55,13 @@ double grouped_gemm_time_s(std::span<const std::int64_t> rows, std::int64_t n, s
   double efficiency = profile.grouped_gemm.efficiency.value;
   if (pass == GemmPass::dgrad) efficiency *= gemm.dgrad_efficiency.value;
   if (pass == GemmPass::wgrad) efficiency *= gemm.wgrad_efficiency.value;
-  const double rate = gemm.peak.value * efficiency;
+  const double rate = achieved_peak(profile, precision) * efficiency;
   const double compute_s = std::max(work.tile_flop, work.longest_flop * profile.device.sm_count.value) / rate;
-  const double weight_bytes = (pass == GemmPass::wgrad ? 8.0 : 2.0) * as_double(n) * as_double(k) * work.groups;
-  const double row_bytes = 2 * work.rows * (as_double(n) + as_double(k));
+  const double in = operand_bytes(precision);
+  const double weight_bytes = (pass == GemmPass::wgrad ? 8.0 : in) * as_double(n) * as_double(k) * work.groups;
+  // Rows enter as operands and leave as bf16; both sides of a weight gradient enter.
+  const double n_bytes = pass == GemmPass::forward ? 2 : in, k_bytes = pass == GemmPass::dgrad ? 2 : in;
+  const double row_bytes = work.rows * (n_bytes * as_double(n) + k_bytes * as_double(k));
   const double memory_s = (weight_bytes + row_bytes) / gemm.bandwidth.value;
   return gemm.launch.value + profile.grouped_gemm.group_overhead.value * work.groups +
          power_join(compute_s, memory_s, gemm.overlap_exponent.value);

@@ -22,7 +22,7 @@ constexpr std::uint16_t kChain = bit(Stream::compute) | bit(Stream::ep) | bit(St
                                  bit(Stream::receive_previous) | bit(Stream::receive_next);
 
 // Rendezvous keys: what meets (a group kind, or a pipeline border in one direction), which, and the how manyth time.
-constexpr std::int64_t kForwardBorder = 6, kBackwardBorder = 7;
+constexpr std::int64_t kForwardBorder = topology::kGroupKinds, kBackwardBorder = kForwardBorder + 1;  // at most 31
 std::int64_t make_key(std::int64_t what, std::int64_t which, std::int64_t sequence) {
   return (what << 58) | (which << 34) | sequence;
 }
@@ -115,27 +115,7 @@ void PlanSource::meet(const plan::Op& op, const plan::Visit& visit, std::int64_t
     out.rendezvous = make_key(forward ? kForwardBorder : kBackwardBorder, border, state.transfers[channel]++);
     out.members = 2;
   } else {
-    std::int64_t members = 1;
-    switch (op.group) {
-      case topology::GroupKind::tp:
-        members = layout.tp;
-        break;
-      case topology::GroupKind::ep:
-        members = layout.ep;
-        break;
-      case topology::GroupKind::dp:
-        members = layout.dp() * layout.cp;
-        break;
-      case topology::GroupKind::edp:
-        members = layout.edp();
-        break;
-      case topology::GroupKind::stage:
-        members = layout.stage_size();
-        break;
-      case topology::GroupKind::world:
-        members = layout.world;
-        break;
-    }
+    const std::int64_t members = topology::group_size(layout, op.group);
     if (members == 1) return;  // nothing to exchange
     const auto kind = static_cast<std::size_t>(op.group);
     out.rendezvous = make_key(static_cast<std::int64_t>(kind), topology::group_index(layout, op.group, rank),

@@ -26,13 +26,12 @@ class PlanSource : public ProgramSource {
   double clock_s(std::int64_t rank) const;  // end of the rank's last op
 
  private:
-  static constexpr std::size_t kGroupKinds = 6;
   struct Cursor {
     std::size_t visit = 0, op = 0;
   };
   struct State {
     Cursor next, done;                                 // the engine may read ahead of what is done
-    std::array<std::int64_t, kGroupKinds> sequence{};  // collectives issued so far, by group kind
+    std::array<std::int64_t, topology::kGroupKinds> sequence{};  // collectives issued so far, by group kind
     std::array<std::int64_t, 4> transfers{};           // sends and receives so far, by pipeline stream
     std::int64_t clock_ps = 0;                         // end of the last op that the next one waits for
     RankTime time;

@@ -32,7 +32,11 @@ std::string value_text(double value, Quantity quantity) {
     case Quantity::length:
     case Quantity::exponent:
     case Quantity::efficiency:
+    case Quantity::ratio:
+    case Quantity::health:
       break;
+    case Quantity::flag:
+      return value > 0 ? "true" : "false";
   }
   return fmt::format("{:g}", value);
 }

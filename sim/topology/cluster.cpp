@@ -7,7 +7,6 @@
 #include <boost/graph/dijkstra_shortest_paths.hpp>
 #include <boost/property_map/function_property_map.hpp>
 #include <cmath>
-#include <limits>
 
 #include "base/check.h"
 #include "base/checked.h"
@@ -15,7 +14,7 @@
 namespace moeplan::topology {
 namespace {
 
-enum class LinkKind : std::uint8_t { gpu_switch, switch_gpu, gpu_nic, nic_fabric, fabric_nic, nic_gpu };
+enum class LinkKind : std::uint8_t { gpu_switch, switch_gpu, gpu_nic, nic_fabric, fabric_nic, nic_gpu, leaf_spine };
 
 struct LinkProperty {
   LinkKind kind = LinkKind::gpu_switch;
@@ -38,16 +37,19 @@ struct StopAt : boost::default_dijkstra_visitor {
 
 }  // namespace
 
-// Vertices in this order: GPUs, switches, NICs as senders, the fabric, NICs as receivers. A NIC stands twice, once a
-// direction, so that no path turns round inside a NIC; links are full duplex for the same reason.
+// Vertices in this order: GPUs, domain switches, NICs as senders, fabric switches (leaves and then the spine; or one
+// that stands for a fabric that does not block), NICs as receivers. A NIC stands twice, once a direction, so that no
+// path turns round inside a NIC; links are full duplex for the same reason.
 struct Cluster::Graph {
   Graph(const HardwareProfile& profile, std::int64_t gpus);
 
   double latency(LinkKind kind) const {
+    if (kind == LinkKind::leaf_spine) return 0;  // nic_latency is of any pair of hosts
     const bool scale_up = kind == LinkKind::gpu_switch || kind == LinkKind::switch_gpu;
-    return scale_up ? scale_up_latency / 2 : nic_latency / 4;  // two links inside a node, four across nodes
+    return scale_up ? scale_up_latency / 2 : nic_latency / 4;  // two links inside a domain, four across
   }
   double bandwidth(LinkKind kind) const {
+    if (kind == LinkKind::leaf_spine) return uplink_rate;
     const bool scale_up = kind == LinkKind::gpu_switch || kind == LinkKind::switch_gpu;
     return scale_up ? scale_up_rate : port_rate;
   }
@@ -55,54 +57,100 @@ struct Cluster::Graph {
     const std::int64_t node = gpu / gpus_per_node;
     return node * ports_per_node + gpu % gpus_per_node * ports_per_node / gpus_per_node;
   }
+  std::int64_t leaf_of_port(std::int64_t port) const {
+    if (leaves == 0) return 0;
+    if (!rails) return port / ports_per_leaf;
+    return port / ports_per_node / ports_per_leaf * ports_per_node + port % ports_per_node;
+  }
   std::string name(std::int64_t vertex) const;
 
-  std::int64_t gpus = 0, nodes = 0, gpus_per_node = 1, nics_per_node = 1;
+  void read(const HardwareProfile& profile);
+  void connect();
+
+  std::int64_t gpus = 0, nodes = 0, domains = 0, gpus_per_node = 1, domain_gpus = 1, nics_per_node = 1;
   std::int64_t ports_per_node = 1;  // NIC vertices a node: where NICs outnumber GPUs, the NICs of one GPU are one port
-  double scale_up_rate = 0, nic_rate = 0, port_rate = 0, scale_up_latency = 0, nic_latency = 0;
-  std::int64_t first_switch = 0, first_sender = 0, fabric = 0, first_receiver = 0;
+  std::int64_t leaves = 0, ports_per_leaf = 0;  // no leaves: one fabric
+  bool rails = false;
+  double scale_up_rate = 0, nic_rate = 0, port_rate = 0, uplink_rate = 0, scale_up_latency = 0, nic_latency = 0;
+  double oversubscription = 1;
+  std::int64_t first_switch = 0, first_sender = 0, first_leaf = 0, fabric = 0, first_receiver = 0;
   SparseGraph links;
 };
 
 Cluster::Graph::Graph(const HardwareProfile& profile, std::int64_t gpu_count) : gpus(gpu_count) {
   MOEPLAN_CHECK(gpus >= 1, "a cluster has at least one GPU");
+  read(profile);
+  connect();
+}
+
+void Cluster::Graph::read(const HardwareProfile& profile) {
   const HardwareProfile::Network& network = profile.network;
   gpus_per_node = std::llround(network.gpus_per_node.value);
   nics_per_node = std::llround(network.nics_per_node.value);
-  MOEPLAN_CHECK(gpus_per_node >= 1 && nics_per_node >= 1, "the profile was read without its faults being thrown");
+  domain_gpus = network.domain_gpus();
+  MOEPLAN_CHECK(gpus_per_node >= 1 && nics_per_node >= 1 && domain_gpus % gpus_per_node == 0,
+                "the profile was read without its faults being thrown");
   nodes = base::ceil_div(gpus, gpus_per_node);
+  domains = base::ceil_div(gpus, domain_gpus);
   ports_per_node = std::min(nics_per_node, gpus_per_node);
   scale_up_rate = network.scale_up_bandwidth.value * network.scale_up_efficiency.value;
   nic_rate = network.nic_bandwidth.value * network.nic_efficiency.value;
+  if (network.health) nic_rate *= network.health->value;
   port_rate = nic_rate * static_cast<double>(nics_per_node) / static_cast<double>(ports_per_node);
   scale_up_latency = network.scale_up_latency.value;
+  if (network.peer_to_peer && network.peer_to_peer->value == 0) scale_up_latency *= 2;
   nic_latency = network.nic_latency.value;
+  if (network.oversubscription) oversubscription = network.oversubscription->value;
+  if (!network.gpus_per_leaf) return;
+  rails = network.rails && network.rails->value > 0;
+  const std::int64_t leaf_gpus = std::llround(network.gpus_per_leaf->value);
+  ports_per_leaf = std::max<std::int64_t>(1, leaf_gpus * ports_per_node / gpus_per_node);
+  // With rails, a set of ports_per_node leaves serves as many hosts as a leaf has ports.
+  leaves = rails ? base::ceil_div(nodes, ports_per_leaf) * ports_per_node
+                 : base::ceil_div(nodes * ports_per_node, ports_per_leaf);
+  uplink_rate = port_rate * static_cast<double>(ports_per_leaf) / oversubscription;
+}
 
+void Cluster::Graph::connect() {
   const std::int64_t ports = nodes * ports_per_node;
   first_switch = gpus;
-  first_sender = first_switch + nodes;
-  fabric = first_sender + ports;
+  first_sender = first_switch + domains;
+  first_leaf = first_sender + ports;
+  fabric = first_leaf + leaves;  // the spine, where there are leaves
   first_receiver = fabric + 1;
   const std::int64_t vertices = first_receiver + ports;
 
   std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;  // sorted by source, as the sparse form needs
   std::vector<LinkProperty> properties;
-  edges.reserve(static_cast<std::size_t>(4 * gpus + 2 * ports));
+  edges.reserve(static_cast<std::size_t>(4 * gpus + 2 * ports + 2 * leaves));
   properties.reserve(edges.capacity());
   const auto add = [&](std::int64_t from, std::int64_t to, LinkKind kind) {
     edges.emplace_back(static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to));
     properties.push_back({kind});
   };
   for (std::int64_t gpu = 0; gpu < gpus; ++gpu) {
-    add(gpu, first_switch + gpu / gpus_per_node, LinkKind::gpu_switch);
+    add(gpu, first_switch + gpu / domain_gpus, LinkKind::gpu_switch);
     add(gpu, first_sender + port_of(gpu), LinkKind::gpu_nic);
   }
-  for (std::int64_t node = 0; node < nodes; ++node) {
-    const std::int64_t end = std::min(gpus, (node + 1) * gpus_per_node);
-    for (std::int64_t gpu = node * gpus_per_node; gpu < end; ++gpu) add(first_switch + node, gpu, LinkKind::switch_gpu);
+  for (std::int64_t domain = 0; domain < domains; ++domain) {
+    const std::int64_t end = std::min(gpus, (domain + 1) * domain_gpus);
+    for (std::int64_t gpu = domain * domain_gpus; gpu < end; ++gpu)
+      add(first_switch + domain, gpu, LinkKind::switch_gpu);
   }
-  for (std::int64_t port = 0; port < ports; ++port) add(first_sender + port, fabric, LinkKind::nic_fabric);
-  for (std::int64_t port = 0; port < ports; ++port) add(fabric, first_receiver + port, LinkKind::fabric_nic);
+  const auto switch_of = [&](std::int64_t port) { return leaves > 0 ? first_leaf + leaf_of_port(port) : fabric; };
+  for (std::int64_t port = 0; port < ports; ++port) add(first_sender + port, switch_of(port), LinkKind::nic_fabric);
+  std::vector<std::vector<std::int64_t>> ports_of(static_cast<std::size_t>(leaves));
+  if (leaves > 0)
+    for (std::int64_t port = 0; port < ports; ++port)
+      ports_of[static_cast<std::size_t>(leaf_of_port(port))].push_back(port);
+  for (std::int64_t leaf = 0; leaf < leaves; ++leaf) {
+    add(first_leaf + leaf, fabric, LinkKind::leaf_spine);
+    for (const std::int64_t port : ports_of[static_cast<std::size_t>(leaf)])
+      add(first_leaf + leaf, first_receiver + port, LinkKind::fabric_nic);
+  }
+  for (std::int64_t leaf = 0; leaf < leaves; ++leaf) add(fabric, first_leaf + leaf, LinkKind::leaf_spine);
+  if (leaves == 0)
+    for (std::int64_t port = 0; port < ports; ++port) add(fabric, first_receiver + port, LinkKind::fabric_nic);
   for (std::int64_t gpu = 0; gpu < gpus; ++gpu)  // port_of rises with gpu: still sorted
     add(first_receiver + port_of(gpu), gpu, LinkKind::nic_gpu);
   links = SparseGraph(boost::edges_are_sorted, edges.begin(), edges.end(), properties.begin(),
@@ -112,20 +160,28 @@ Cluster::Graph::Graph(const HardwareProfile& profile, std::int64_t gpu_count) : 
 std::string Cluster::Graph::name(std::int64_t vertex) const {
   if (vertex < first_switch) return fmt::format("gpu{}", vertex);
   if (vertex < first_sender) return fmt::format("switch{}", vertex - first_switch);
-  if (vertex == fabric) return "fabric";
-  const std::int64_t port = vertex < fabric ? vertex - first_sender : vertex - first_receiver;
+  if (vertex >= first_leaf && vertex < fabric) return fmt::format("leaf{}", vertex - first_leaf);
+  if (vertex == fabric) return leaves > 0 ? "spine" : "fabric";
+  const std::int64_t port = vertex < first_leaf ? vertex - first_sender : vertex - first_receiver;
   const std::int64_t nic = port % ports_per_node * nics_per_node / ports_per_node;
   return fmt::format("nic{}", port / ports_per_node * nics_per_node + nic);
 }
 
-Cluster::Cluster(const HardwareProfile& profile, std::int64_t gpus) : graph_(std::make_unique<Graph>(profile, gpus)) {}
+Cluster::Cluster(const HardwareProfile& profile, std::int64_t gpus) : graph_(std::make_unique<Graph>(profile, gpus)) {
+  gpus_per_node_ = graph_->gpus_per_node;
+  domain_gpus_ = graph_->domain_gpus;
+  oversubscription_ = graph_->oversubscription;
+  if (graph_->leaves == 0) return;
+  const std::int64_t leaf_gpus = graph_->ports_per_leaf * gpus_per_node_ / graph_->ports_per_node;
+  pod_gpus_ = graph_->rails ? graph_->ports_per_leaf * gpus_per_node_ : leaf_gpus;
+}
 Cluster::~Cluster() = default;
 Cluster::Cluster(Cluster&&) noexcept = default;
 Cluster& Cluster::operator=(Cluster&&) noexcept = default;
 
 std::int64_t Cluster::gpus() const { return graph_->gpus; }
 std::int64_t Cluster::nodes() const { return graph_->nodes; }
-std::int64_t Cluster::gpus_per_node() const { return graph_->gpus_per_node; }
+std::int64_t Cluster::leaf_of(std::int64_t gpu) const { return graph_->leaf_of_port(graph_->port_of(gpu)); }
 std::int64_t Cluster::nic_of(std::int64_t gpu) const {
   return gpu % graph_->gpus_per_node * graph_->nics_per_node / graph_->gpus_per_node;
 }

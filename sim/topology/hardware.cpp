@@ -1,10 +1,15 @@
 #include "topology/hardware.h"
 
 #include <array>
+#include <cmath>
 #include <map>
+#include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 #include "config/reader.h"
+#include "topology/hardware_checks.h"
 #include "topology/hardware_keys.h"
 
 namespace moeplan::topology {
@@ -12,6 +17,11 @@ namespace {
 
 const std::array<std::string, 4>& evidence_names() {
   static const std::array<std::string, 4> names = {"measured", "published", "datasheet", "assumed"};
+  return names;
+}
+
+const std::array<std::string, 2>& flag_names() {
+  static const std::array<std::string, 2> names = {"false", "true"};
   return names;
 }
 
@@ -38,12 +48,17 @@ double read_number(config::Reader& entry, Quantity quantity) {
       return entry.real("value", {0.0, 16.0, true});
     case Quantity::efficiency:
       return entry.real("value", {0.0, 1.5, true});
+    case Quantity::ratio:
+      return entry.real("value", {1.0, 1e3, false});
+    case Quantity::health:
+      return entry.real("value", {0.5, 1.0, false});
+    case Quantity::flag:
+      return static_cast<double>(entry.choice("value", flag_names()));
   }
   MOEPLAN_CHECK(false, "unknown quantity");
 }
 
-Value read_value(config::Reader& section, const char* key, Quantity quantity) {
-  config::Reader entry = section.map(key);
+Value read_value(config::Reader entry, Quantity quantity) {
   Value value;
   value.value = read_number(entry, quantity);
   value.evidence = static_cast<Evidence>(entry.choice("evidence", evidence_names()));
@@ -53,6 +68,11 @@ Value read_value(config::Reader& section, const char* key, Quantity quantity) {
 }
 
 }  // namespace
+
+std::int64_t HardwareProfile::Network::domain_gpus() const {
+  if (ranks_per_domain) return std::llround(ranks_per_domain->value);
+  return std::llround(scale_up_domain ? scale_up_domain->value : gpus_per_node.value);
+}
 
 std::string evidence_name(Evidence evidence) { return evidence_names()[static_cast<std::size_t>(evidence)]; }
 
@@ -66,6 +86,7 @@ std::vector<std::pair<std::string, Value>> HardwareProfile::all() const {
 
 HardwareProfile read_hardware(const config::Node& root, const std::string& id, base::Faults& faults) {
   HardwareProfile profile;
+  const std::size_t before = faults.size();
   profile.id = id;
   profile.where = root.where();
   config::Reader reader(root, faults);
@@ -74,12 +95,31 @@ HardwareProfile read_hardware(const config::Node& root, const std::string& id, b
 
   // One reader a section, opened at its first key and closed at the end, so that unknown keys of all sections show.
   std::map<std::string, config::Reader> sections;
-  visit_values(profile, [&](const char* name, const char* key, Value& value, Quantity quantity) {
-    auto section = sections.find(name);
-    if (section == sections.end()) section = sections.emplace(name, reader.map(name)).first;
-    value = read_value(section->second, key, quantity);
-    if (&value == &profile.network.gpus_per_node) profile.where_gpus_per_node = section->second.where(key);
+  const auto open = [&](const char* name, bool required) -> config::Reader* {
+    const auto section = sections.find(name);
+    if (section != sections.end()) return &section->second;
+    if (required) return &sections.emplace(name, reader.map(name)).first->second;
+    std::optional<config::Reader> found = reader.map_if(name);
+    return found ? &sections.emplace(name, std::move(*found)).first->second : nullptr;
+  };
+  visit_keys(profile, [&](const char* name, const char* key, auto& value, Quantity quantity) {
+    constexpr bool required = std::is_same_v<std::remove_reference_t<decltype(value)>, Value>;
+    config::Reader* section = open(name, required);
+    if (section == nullptr) return;
+    if constexpr (required) {
+      value = read_value(section->map(key), quantity);
+    } else if (std::optional<config::Reader> entry = section->map_if(key)) {
+      value = read_value(std::move(*entry), quantity);
+    }
   });
+  config::Reader& network = sections.at("network");
+  profile.where_gpus_per_node = network.where("gpus_per_node");
+  if (faults.size() == before) {  // rules between keys: only of values that hold
+    check_network(profile.network, network);
+    if (const auto dispatch = sections.find("dispatch"); dispatch != sections.end())
+      check_dispatch(profile, dispatch->second);
+    check_peaks(profile, sections.at("gemm"));
+  }
   for (auto& [name, section] : sections) section.finish();
   reader.finish();
   return profile;

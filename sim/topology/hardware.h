@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,23 +19,26 @@ struct Value {
   Evidence evidence = Evidence::assumed;
   std::string source;
 };
+using OptionalValue = std::optional<Value>;  // a key that a profile may leave out
 
 struct HardwareProfile {
   std::string id, title;
   std::vector<std::string> aliases;  // names that logs and tables use for the same part
 
   struct Device {
-    Value memory_capacity;   // bytes that the driver shows
-    Value sm_count;          // multiprocessors (AI cores on Ascend)
-    Value peak_bf16;         // dense FLOP/s of the datasheet: the denominator of MFU
-    Value memory_bandwidth;  // datasheet, bytes/s
+    Value memory_capacity;             // bytes that the driver shows
+    Value sm_count;                    // multiprocessors (AI cores on Ascend)
+    Value peak_bf16;                   // dense FLOP/s of the datasheet: the denominator of MFU
+    Value memory_bandwidth;            // datasheet, bytes/s
+    OptionalValue peak_fp8, peak_fp4;  // dense FLOP/s of the datasheet; absent where the part has none
   } device;
 
   // t = launch + (compute^q + memory^q)^(1/q); compute counts 2mn(k + k_pad) on whole tiles (docs/models.md, Dense
   // GEMM).
   struct Gemm {
     Value launch, bandwidth, peak, k_pad, overlap_exponent;
-    Value dgrad_efficiency, wgrad_efficiency;  // rate relative to the forward layout
+    Value dgrad_efficiency, wgrad_efficiency;      // rate relative to the forward layout
+    OptionalValue peak_fp8, peak_mxfp8, peak_fp4;  // as `peak`, of the other precisions; absent: not supported
   } gemm;
 
   // Grouped GEMM on a vector of rows: rows of each expert padded to whole tiles; weight bytes are a floor.
@@ -57,9 +61,18 @@ struct HardwareProfile {
     Value loss_efficiency;     // for softmax cross-entropy
   } memory_bound;
 
+  // Kernels that deduplicate rows by rank (DeepEP, HybridEP): t = launch + bytes / min(SMs * rate_per_sm, cap). All
+  // keys or none.
+  struct Dispatch {
+    OptionalValue launch, rate_per_sm, cap;
+    OptionalValue combine_launch, combine_rate_per_sm, combine_cap;
+    OptionalValue sms;  // multiprocessors that the kernels take
+  } dispatch;
+
   struct Host {
-    Value launch;  // host seconds to issue one operation
-    Value sync;    // host seconds of one device-to-host wait beyond the device's own time
+    Value launch;          // host seconds to issue one operation
+    Value sync;            // host seconds of one device-to-host wait beyond the device's own time
+    OptionalValue memory;  // bytes of host memory a node
   } host;
 
   struct Network {
@@ -70,6 +83,16 @@ struct HardwareProfile {
     Value collective_efficiency;  // of scale_up_bandwidth, for ring collectives inside a node (they stream better than
                                   // all-to-all)
     Value collective_exponent;    // p of t = (alpha^p + (x/B)^p)^(1/p)
+    OptionalValue scale_up_domain;      // GPUs that reach each other over scale-up links: whole nodes; default one node
+    OptionalValue ranks_per_domain;     // of them, those on which one job's ranks lie; default all
+    OptionalValue peer_to_peer;         // 1, or 0 where scale-up transfers are staged in host memory; default 1
+    OptionalValue oversubscription;     // of the cut between leaves and spine, >= 1; default 1: nothing blocks
+    OptionalValue gpus_per_leaf;        // GPUs whose NICs hang on one leaf switch
+    OptionalValue rails;                // 1 where NIC i of every node is on leaf i; default 0
+    OptionalValue health;               // share of the NIC rate that a fabric with faults keeps; default 1
+    OptionalValue host_link_bandwidth;  // bytes/s a GPU between device and host memory, one direction, achieved
+
+    std::int64_t domain_gpus() const;  // ranks in one scale-up island, after defaults
   } network;
 
   struct Overheads {
@@ -81,12 +104,14 @@ struct HardwareProfile {
   base::Where where;  // of the file
   base::Where where_gpus_per_node;
 
-  // (dotted key, value) of every entry, in file order: what `list hardware` and the provenance show.
+  // (dotted key, value) of every entry that is there, in the order of the key list: what `list hardware` and the
+  // provenance show.
   std::vector<std::pair<std::string, Value>> all() const;
 };
 
 // Reads a profile; adds all faults. Ranges: capacities, bandwidths and rates > 0, efficiencies in (0, 1.5], latencies
-// >= 0. Each value is written as
+// >= 0; and what ties keys together: domains of whole nodes, leaves of whole nodes, an achieved peak beside its
+// datasheet peak, dispatch keys all or none. Each value is written as
 // `{ value: 3.35 TB/s, evidence: datasheet, source: "..." }`.
 HardwareProfile read_hardware(const config::Node& root, const std::string& id, base::Faults& faults);
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <type_traits>
+
 #include "topology/hardware.h"
 
 // The one list of the keys of a hardware profile: reading, `all()` and the documentation's order follow it.
@@ -15,17 +17,22 @@ enum class Quantity {
   length,            // plain number >= 0
   exponent,          // plain number in (0, 16]
   efficiency,        // plain number in (0, 1.5]
+  ratio,             // plain number in [1, 1000]
+  health,            // plain number in [0.5, 1]
+  flag,              // true or false, held as 1 or 0
 };
 
-// Calls visit(section, key, value, quantity) for each value of the profile, in file order. Profile: HardwareProfile,
-// const or not.
+// Calls visit(section, key, value, quantity) for each key of the profile, present or not, in order; `value` is a Value
+// (required) or an OptionalValue. Profile: HardwareProfile, const or not.
 template <typename Profile, typename Visit>
-void visit_values(Profile& profile, Visit&& visit) {
+void visit_keys(Profile& profile, Visit&& visit) {
   auto& device = profile.device;
   visit("device", "memory_capacity", device.memory_capacity, Quantity::bytes);
   visit("device", "sm_count", device.sm_count, Quantity::count);
   visit("device", "peak_bf16", device.peak_bf16, Quantity::flop_per_second);
   visit("device", "memory_bandwidth", device.memory_bandwidth, Quantity::bytes_per_second);
+  visit("device", "peak_fp8", device.peak_fp8, Quantity::flop_per_second);
+  visit("device", "peak_fp4", device.peak_fp4, Quantity::flop_per_second);
   auto& gemm = profile.gemm;
   visit("gemm", "launch", gemm.launch, Quantity::seconds);
   visit("gemm", "bandwidth", gemm.bandwidth, Quantity::bytes_per_second);
@@ -34,6 +41,9 @@ void visit_values(Profile& profile, Visit&& visit) {
   visit("gemm", "overlap_exponent", gemm.overlap_exponent, Quantity::exponent);
   visit("gemm", "dgrad_efficiency", gemm.dgrad_efficiency, Quantity::efficiency);
   visit("gemm", "wgrad_efficiency", gemm.wgrad_efficiency, Quantity::efficiency);
+  visit("gemm", "peak_fp8", gemm.peak_fp8, Quantity::flop_per_second);
+  visit("gemm", "peak_mxfp8", gemm.peak_mxfp8, Quantity::flop_per_second);
+  visit("gemm", "peak_fp4", gemm.peak_fp4, Quantity::flop_per_second);
   auto& grouped = profile.grouped_gemm;
   visit("grouped_gemm", "tile_rows", grouped.tile_rows, Quantity::count);
   visit("grouped_gemm", "efficiency", grouped.efficiency, Quantity::efficiency);
@@ -49,8 +59,17 @@ void visit_values(Profile& profile, Visit&& visit) {
   visit("memory_bound", "bandwidth", memory.bandwidth, Quantity::bytes_per_second);
   visit("memory_bound", "permute_efficiency", memory.permute_efficiency, Quantity::efficiency);
   visit("memory_bound", "loss_efficiency", memory.loss_efficiency, Quantity::efficiency);
+  auto& dispatch = profile.dispatch;
+  visit("dispatch", "launch", dispatch.launch, Quantity::seconds);
+  visit("dispatch", "rate_per_sm", dispatch.rate_per_sm, Quantity::bytes_per_second);
+  visit("dispatch", "cap", dispatch.cap, Quantity::bytes_per_second);
+  visit("dispatch", "combine_launch", dispatch.combine_launch, Quantity::seconds);
+  visit("dispatch", "combine_rate_per_sm", dispatch.combine_rate_per_sm, Quantity::bytes_per_second);
+  visit("dispatch", "combine_cap", dispatch.combine_cap, Quantity::bytes_per_second);
+  visit("dispatch", "sms", dispatch.sms, Quantity::count);
   visit("host", "launch", profile.host.launch, Quantity::seconds);
   visit("host", "sync", profile.host.sync, Quantity::seconds);
+  visit("host", "memory", profile.host.memory, Quantity::bytes);
   auto& network = profile.network;
   visit("network", "gpus_per_node", network.gpus_per_node, Quantity::count);
   visit("network", "scale_up_bandwidth", network.scale_up_bandwidth, Quantity::bytes_per_second);
@@ -63,10 +82,30 @@ void visit_values(Profile& profile, Visit&& visit) {
   visit("network", "message_half_size", network.message_half_size, Quantity::bytes_or_none);
   visit("network", "collective_efficiency", network.collective_efficiency, Quantity::efficiency);
   visit("network", "collective_exponent", network.collective_exponent, Quantity::exponent);
+  visit("network", "scale_up_domain", network.scale_up_domain, Quantity::count);
+  visit("network", "ranks_per_domain", network.ranks_per_domain, Quantity::count);
+  visit("network", "peer_to_peer", network.peer_to_peer, Quantity::flag);
+  visit("network", "oversubscription", network.oversubscription, Quantity::ratio);
+  visit("network", "gpus_per_leaf", network.gpus_per_leaf, Quantity::count);
+  visit("network", "rails", network.rails, Quantity::flag);
+  visit("network", "health", network.health, Quantity::health);
+  visit("network", "host_link_bandwidth", network.host_link_bandwidth, Quantity::bytes_per_second);
   auto& overheads = profile.overheads;
   visit("overheads", "context", overheads.context, Quantity::bytes_or_none);
   visit("overheads", "communicator", overheads.communicator, Quantity::bytes_or_none);
   visit("overheads", "workspace", overheads.workspace, Quantity::bytes_or_none);
+}
+
+// As visit_keys, for the values that are there: `value` is always a Value.
+template <typename Profile, typename Visit>
+void visit_values(Profile& profile, Visit&& visit) {
+  visit_keys(profile, [&](const char* section, const char* key, auto& value, Quantity quantity) {
+    if constexpr (std::is_same_v<std::remove_const_t<std::remove_reference_t<decltype(value)>>, Value>) {
+      visit(section, key, value, quantity);
+    } else if (value) {
+      visit(section, key, *value, quantity);
+    }
+  });
 }
 
 }  // namespace moeplan::topology

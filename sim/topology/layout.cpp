@@ -52,6 +52,16 @@ Sequence sequence_of(const Layout& layout, GroupKind kind, std::int64_t rank) {
       return {stage_start, 1, layout.stage_size()};
     case GroupKind::world:
       return {0, 1, layout.world};
+    case GroupKind::cp:
+      return {rank - place.cp * layout.tp, layout.tp, layout.cp};
+    case GroupKind::dp_only:
+      return {rank - place.dp * layout.tp * layout.cp, layout.tp * layout.cp, layout.dp()};
+    case GroupKind::etp:
+      return {rank - place.etp, 1, layout.etp};
+    case GroupKind::etp_ep:
+      return {rank - place.ep * layout.etp - place.etp, 1, layout.etp * layout.ep};
+    case GroupKind::pp:
+      return {rank % layout.stage_size(), layout.stage_size(), layout.pp};
   }
   MOEPLAN_CHECK(false, "unknown group kind");
 }
@@ -67,27 +77,15 @@ std::vector<std::int64_t> group_members(const Layout& layout, GroupKind kind, st
 }
 
 std::int64_t group_index(const Layout& layout, GroupKind kind, std::int64_t rank) {
-  const Layout::Place place = layout.place(rank);
-  switch (kind) {
-    case GroupKind::tp:
-      return rank / layout.tp;
-    case GroupKind::ep:
-      return (place.pp * layout.edp() + place.edp) * layout.etp + place.etp;
-    case GroupKind::dp:
-      return place.pp * layout.tp + place.tp;
-    case GroupKind::edp:
-      return (place.pp * layout.ep + place.ep) * layout.etp + place.etp;
-    case GroupKind::stage:
-      return place.pp;
-    case GroupKind::world:
-      return 0;
-  }
-  MOEPLAN_CHECK(false, "unknown group kind");
+  const Sequence sequence = sequence_of(layout, kind, rank);
+  // A block of stride x size ranks holds `stride` interleaved groups, numbered by their first rank.
+  const std::int64_t block = sequence.stride * sequence.size;
+  return sequence.first / block * sequence.stride + sequence.first % sequence.stride;
 }
 
-std::int64_t group_count(const Layout& layout, GroupKind kind) {
-  return layout.world / sequence_of(layout, kind, 0).size;
-}
+std::int64_t group_size(const Layout& layout, GroupKind kind) { return sequence_of(layout, kind, 0).size; }
+
+std::int64_t group_count(const Layout& layout, GroupKind kind) { return layout.world / group_size(layout, kind); }
 
 namespace {
 
@@ -119,7 +117,8 @@ std::vector<std::pair<std::string, std::string>> layout_faults(const Layout& lay
   const NamedSize pp{"pipeline_model_parallel_size", layout.pp};
   const NamedSize ep{"expert_model_parallel_size", layout.ep};
   const NamedSize etp{"expert_tensor_parallel_size", layout.etp};
-  for (const NamedSize& size : {world, tp, cp, pp, ep, etp})
+  const NamedSize vpp{"virtual_pipeline_model_parallel_size", layout.vpp};
+  for (const NamedSize& size : {world, tp, cp, pp, ep, etp, vpp})
     if (size.second < 1) faults.emplace_back(size.first, fmt::format("expected an integer >= 1, got {}", size.second));
   const auto all_positive = [](const std::array<NamedSize, 3>& sizes) {
     for (const NamedSize& size : sizes)
@@ -129,6 +128,11 @@ std::vector<std::pair<std::string, std::string>> layout_faults(const Layout& lay
   if (layout.world < 1) return faults;
   for (const std::array<NamedSize, 3>& sizes : {std::array{tp, cp, pp}, std::array{ep, etp, pp}})
     if (all_positive(sizes)) check_divides(sizes, layout.world, faults);
+  if (layout.vpp > 1 && layout.pp == 1) {
+    faults.emplace_back(
+        vpp.first,
+        fmt::format("{} virtual stages need a pipeline_model_parallel_size of 2 or more, got 1", layout.vpp));
+  }
   return faults;
 }
 

@@ -35,7 +35,7 @@ double port_bound(const Matrix& bytes, const std::vector<std::int64_t>& ranks, c
     double send = 0, receive = 0, inside_send = 0, inside_receive = 0;
     for (std::size_t j = 0; j < members; ++j) {
       if (i == j) continue;
-      const bool inside = cluster.node_of(ranks[i]) == cluster.node_of(ranks[j]);
+      const bool inside = cluster.domain_of(ranks[i]) == cluster.domain_of(ranks[j]);
       (inside ? inside_send : send) += static_cast<double>(bytes[i * members + j]);
       (inside ? inside_receive : receive) += static_cast<double>(bytes[j * members + i]);
     }

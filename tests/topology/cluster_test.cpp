@@ -39,8 +39,8 @@ TEST_CASE("16 GPUs in nodes of 8 with 8 NICs: vertices and links") {
 TEST_CASE("a last node may be partly filled") {
   const Cluster cluster(round_profile(8, 8), 9);
   CHECK(cluster.nodes() == 2);
-  CHECK(cluster.node_of(7) == 0);
-  CHECK(cluster.node_of(8) == 1);
+  CHECK(cluster.host_of(7) == 0);
+  CHECK(cluster.host_of(8) == 1);
   CHECK(names(cluster.route(0, 8)) == "gpu0-nic0 nic0-fabric fabric-nic8 nic8-gpu8");
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("routes are symmetric in length and latency") {
     for (std::int64_t b = 0; b < 16; ++b) {
       const auto there = cluster.route(a, b), back = cluster.route(b, a);
       CHECK(there.size() == back.size());
-      CHECK(there.size() == (a == b ? 0u : cluster.node_of(a) == cluster.node_of(b) ? 2u : 4u));
+      CHECK(there.size() == (a == b ? 0u : cluster.host_of(a) == cluster.host_of(b) ? 2u : 4u));
       CHECK(latency_s(there) == doctest::Approx(latency_s(back)));
     }
   }
