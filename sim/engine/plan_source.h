@@ -45,7 +45,7 @@ class PlanSource : public ProgramSource {
   const plan::Op* find(std::int64_t rank, Cursor& cursor, const plan::Visit** visit) const;
   double duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank);
   void meet(const plan::Op& op, const plan::Visit& visit, std::int64_t rank, TimedOp& out);
-  double collective_s(const plan::Op& op, std::span<const std::int64_t> ranks);
+  double collective_s(const plan::Op& op, std::int64_t bytes, std::span<const std::int64_t> ranks);
   void attribute(State& state, const plan::Op& op, const OpTimes& times);
 
   const plan::Plan& plan_;

@@ -151,7 +151,7 @@ double closed_form_activation_bytes(const plan::Plan& plan, std::int64_t rank) {
   for (std::int64_t mb = 0; mb < scenario.microbatches(); ++mb) {
     double sum_of_layers = 0;
     for (std::size_t l = 0; l < layer_ids.size(); ++l) {
-      if (layer_ids[l] / scenario.layers_per_stage() != stage) continue;
+      if (scenario.stages.stage_of_layer(layer_ids[l]) != stage) continue;
       const auto& decision = plan.decision(static_cast<std::int64_t>(l), mb, group);
       const bool retained = decision.backward == policy::RoutedBackward::kept_retained;
       if (decision.backward == policy::RoutedBackward::kept || retained) kept = true;

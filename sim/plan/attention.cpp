@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "plan/modules.h"
 
 namespace moeplan::plan {
@@ -11,7 +13,7 @@ double bytes(std::int64_t elements) { return static_cast<double>(elements * kD);
 
 bool Attention::mla() const { return b_->scenario().model.attention.kind == model::AttentionKind::mla; }
 
-Attention::Attention(Builder& builder) : b_(&builder) {
+Attention::Attention(Builder& builder, std::int64_t window) : b_(&builder), window_(window) {
   const Shape& s = b_->shape();
   const auto& a = b_->scenario().model.attention;
   const auto& recompute = b_->scenario().recompute;
@@ -53,6 +55,9 @@ Attention::Attention(Builder& builder) : b_(&builder) {
   grad_v_ = dense("value gradient", t * (mla() ? v_width : k_width));
   // FlashAttention backward accumulates the query gradient in fp32 and keeps row sums of out * grad_out.
   workspace_ = b_->tensor(TensorKind::workspace, "attention backward workspace", t * q_width * 4 + t * heads * 4);
+  kv_gathered_ = b_->tensor(TensorKind::communication, "keys and values gathered", s.cp > 1 ? gathered_kv_bytes() : 0);
+  grad_kv_gathered_ =
+      b_->tensor(TensorKind::communication, "key and value gradients gathered", s.cp > 1 ? gathered_kv_bytes() : 0);
   grad_qkv_ = dense("qkv gradient", mla() ? 0 : t * qkv_width);
   grad_up_ = dense("up-projection gradients", mla() ? t * (q_width + heads * (a.qk_nope_dim + a.v_head_dim)) : 0);
   grad_latents_ = dense("latent gradients", t * (a.q_lora_rank + latent_width));
@@ -147,20 +152,41 @@ void Attention::up_project() {
              {q_up_, kv_up_});
 }
 
-void Attention::attend(bool keep_statistics) {
+std::int64_t Attention::gathered_kv_bytes() const {
+  const Shape& s = b_->shape();
+  const auto& a = b_->scenario().model.attention;
+  const std::int64_t heads = mla() ? s.heads_rank : s.kv_heads_rank;
+  return s.tokens * s.cp * heads * (a.qk_dim() + a.v_dim()) * kD;
+}
+
+// With context parallelism a rank has 1/cp of the queries against the whole sequence; causal work is dealt evenly (two slices a rank).
+double Attention::attention_s(bool backward) const {
   const Shape& s = b_->shape();
   const auto& a = b_->scenario().model.attention;
   const auto& training = b_->scenario().training;
+  const auto& profile = b_->scenario().hardware;
   const cost::AttentionShape shape{training.micro_batch_size, s.heads_rank, training.seq_length, a.qk_dim(), a.v_dim()};
-  Op& op = b_->fixed("core attention", Family::attention,
-                     cost::attention_forward_time_s(shape, b_->scenario().hardware), 1, {out_, statistics_});
+  double share = 1.0 / static_cast<double>(s.cp);
+  if (window_ > 0 && window_ < training.seq_length) {
+    // Pairs of a causal window over pairs of the whole triangle: (s w - w^2 / 2) / (s^2 / 2).
+    const double w = static_cast<double>(window_) / static_cast<double>(training.seq_length);
+    share *= 2 * w - w * w;
+  }
+  const double whole = backward ? cost::attention_backward_time_s(shape, profile) : cost::attention_forward_time_s(shape, profile);
+  return std::max(whole * share, profile.gemm.launch.value);
+}
+
+void Attention::attend(bool keep_statistics) {
+  const bool cp = b_->shape().cp > 1;
+  if (cp) b_->collective("gather keys and values", topology::GroupKind::cp, cost::Collective::all_gather, gathered_kv_bytes(), {kv_gathered_});
+  Op& op = b_->fixed("core attention", Family::attention, attention_s(false), 1, {out_, statistics_});
+  if (cp) op.frees.push_back(kv_gathered_);
   if (!keep_statistics) op.frees.push_back(statistics_);
 }
 
 void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Norm& norm) {
   const Shape& s = b_->shape();
   const auto& a = b_->scenario().model.attention;
-  const auto& training = b_->scenario().training;
   const bool tp = s.tp > 1;
   const std::int64_t t = s.tokens, v_width = s.heads_rank * a.v_dim();
   if (tp)
@@ -175,16 +201,20 @@ void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Nor
   b_->set_recompute(true);
   if (recompute_up_) up_project();
   if (recompute_core_) {
-    const cost::AttentionShape again{training.micro_batch_size, s.heads_rank, training.seq_length, a.qk_dim(),
-                                     a.v_dim()};
-    b_->fixed("core attention", Family::attention, cost::attention_forward_time_s(again, b_->scenario().hardware), 1,
-              {statistics_});
+    b_->fixed("core attention", Family::attention, attention_s(false), 1, {statistics_});
   }
   b_->set_recompute(false);
-  const cost::AttentionShape shape{training.micro_batch_size, s.heads_rank, training.seq_length, a.qk_dim(), a.v_dim()};
-  Op& core = b_->fixed("core attention backward", Family::attention,
-                       cost::attention_backward_time_s(shape, b_->scenario().hardware), 3,
-                       {grad_q_, grad_k_, grad_v_, workspace_}, {workspace_, grad_out_, out_, statistics_, q_, k_});
+  const bool cp = s.cp > 1;
+  if (cp) b_->collective("gather keys and values again", topology::GroupKind::cp, cost::Collective::all_gather, gathered_kv_bytes(), {kv_gathered_});
+  b_->fixed("core attention backward", Family::attention, attention_s(true), 3, {grad_q_, grad_k_, grad_v_, workspace_},
+            {workspace_, grad_out_, out_, statistics_, q_, k_});
+  if (cp) {
+    b_->last().allocates.push_back(grad_kv_gathered_);
+    b_->last().frees.push_back(kv_gathered_);
+    b_->collective("reduce key and value gradients", topology::GroupKind::cp, cost::Collective::reduce_scatter, gathered_kv_bytes(), {},
+                   {grad_kv_gathered_});
+  }
+  Op& core = b_->last();
   if (mla())
     core.frees.push_back(v_);
   else

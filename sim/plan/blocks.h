@@ -10,8 +10,12 @@
 namespace moeplan::plan {
 
 Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shape);
-Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape);
-Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment);
+// window: of sliding-window attention, 0 for full.
+Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape, std::int64_t window = 0);
+Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment,
+                           std::int64_t window = 0);
+// What a multi-token-prediction block does before its layer: look the shifted tokens up, norm both, project 2h to h.
+Block make_mtp_block(const scenario::Scenario& scenario, const Shape& shape);
 Block make_head_block(const scenario::Scenario& scenario, const Shape& shape);
 // Pipeline hand-over at a stage's borders: forward receives activations / sends them on; backward the gradients, the
 // other way.

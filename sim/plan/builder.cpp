@@ -72,9 +72,12 @@ Op& Builder::collective(std::string name, topology::GroupKind group, cost::Colle
   op.collective = kind;
   op.size.bytes = bytes;
   switch (group) {
+    case topology::GroupKind::cp:
     case topology::GroupKind::tp:
       op.stream = Stream::tp;
       break;
+    case topology::GroupKind::etp:
+    case topology::GroupKind::etp_ep:
     case topology::GroupKind::ep:
       op.stream = Stream::ep;
       break;
@@ -82,6 +85,14 @@ Op& Builder::collective(std::string name, topology::GroupKind group, cost::Colle
       op.stream = Stream::dp;
       break;
   }
+  return op;
+}
+
+Op& Builder::row_collective(std::string name, topology::GroupKind group, cost::Collective kind, std::int64_t bytes_per_row, Rows rows,
+                            Ids allocates, Ids frees) {
+  Op& op = collective(std::move(name), group, kind, 0, allocates, frees);
+  op.size.bytes_per_row = bytes_per_row;
+  op.size.rows = rows;
   return op;
 }
 

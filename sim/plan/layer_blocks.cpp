@@ -36,13 +36,13 @@ void arrive(LayerFrame& f, const char* name, TensorId id) { f.b.fixed(name, Fami
 
 }  // namespace
 
-Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape) {
+Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape, std::int64_t window) {
   Block block;
   block.name = "dense layer";
   LayerFrame f(block, scenario, shape);
   Builder& b = f.b;
   Norm norm1(b, "attention norm", Family::attention), norm2(b, "MLP norm", Family::dense);
-  Attention attention(b);
+  Attention attention(b, window);
   Mlp mlp(b, "MLP", scenario.model.dense_ffn, TensorKind::activations_dense);
   const bool drop_norm = f.selective(RecomputeModule::layernorm), drop_mlp = f.selective(RecomputeModule::mlp);
 
@@ -88,14 +88,15 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
   return block;
 }
 
-Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment) {
+Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment,
+                           std::int64_t window) {
   Block block;
   block.name = "MoE layer";
   LayerFrame f(block, scenario, shape);
   Builder& b = f.b;
   const bool has_shared = scenario.model.moe.shared_ffn > 0;
   Norm norm1(b, "attention norm", Family::attention), norm2(b, "MoE norm", Family::router_permute);
-  Attention attention(b);
+  Attention attention(b, window);
   Router router(b);
   Routed routed(b, treatment);
   std::optional<Mlp> shared;
@@ -168,6 +169,32 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
   attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
   b.last().frees.push_back(f.grad_in);
+  return block;
+}
+
+Block make_mtp_block(const scenario::Scenario& scenario, const Shape& shape) {
+  Block block;
+  block.name = "MTP projection";
+  LayerFrame f(block, scenario, shape);
+  Builder& b = f.b;
+  const std::int64_t residual = shape.tokens_local * shape.hidden * kD;
+  const TensorId looked_up = b.tensor(TensorKind::activations_dense, "MTP token embedding", residual);
+  const TensorId joined = b.tensor(TensorKind::activations_dense, "MTP normed pair", 2 * residual);
+  const TensorId grad_joined = b.tensor(TensorKind::activations_dense, "MTP pair gradient", 2 * residual);
+  const std::int64_t out_width = shape.hidden / shape.tp;
+  const double moved = static_cast<double>(residual);
+  b.into_forward();
+  arrive(f, "hidden states arrive", f.x_in);
+  b.memory("MTP embedding", Family::dense, 2 * moved, 2, {looked_up});
+  b.memory("MTP norms", Family::dense, 4 * moved, 2, {joined});
+  b.gemm("MTP projection", Family::dense, {shape.tokens, out_width, 2 * shape.hidden}, {f.out}, {f.out});
+  if (shape.tp > 1)
+    b.collective("MTP gather", topology::GroupKind::tp, cost::Collective::all_gather, shape.tokens * shape.hidden * kD, {});
+  b.into_backward();
+  arrive(f, "output gradient arrives", f.grad_out);
+  b.gemm("MTP projection dgrad", Family::dense, {shape.tokens, 2 * shape.hidden, out_width, cost::GemmPass::dgrad}, {grad_joined});
+  b.gemm("MTP projection wgrad", Family::dense, {out_width, 2 * shape.hidden, shape.tokens, cost::GemmPass::wgrad}, {}, {joined});
+  b.memory("MTP norms backward", Family::dense, 8 * moved, 4, {f.grad_in}, {grad_joined, looked_up, f.x_in, f.grad_out, f.grad_in});
   return block;
 }
 

@@ -41,14 +41,15 @@ class Mlp {
  private:
   Builder* b_;
   std::string name_;
-  std::int64_t width_;
+  std::int64_t width_, first_;  // second matrix's input, first matrix's output (twice that with a gate)
   TensorId gathered_, fc1_, act_, partial_, grad_full_, grad_act_, grad_fc1_, grad_partial_, dummy_fc1_, dummy_fc2_;
 };
 
 // Self-attention from the normed input to the residual sum x_mid.
 class Attention {
  public:
-  explicit Attention(Builder& builder);
+  // window: positions a query sees, 0 for all before it.
+  Attention(Builder& builder, std::int64_t window);
   void forward(TensorId x_in, TensorId x_mid, Norm& norm, bool keep);
   // Consumes grad_mid (gradient of x_mid), produces grad_in; frees x_in and all that forward kept.
   void backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Norm& norm);
@@ -57,15 +58,18 @@ class Attention {
   void project(Norm& norm, bool keep);  // normed input -> q, k, v
   void up_project();                    // mla: latents -> q, k, v
   void attend(bool keep_statistics);
+  double attention_s(bool backward) const;
+  std::int64_t gathered_kv_bytes() const;  // keys and values of the whole sequence, context parallelism
   void backward_projections_gqa(Norm& norm, TensorId grad_norm);
   void backward_projections_mla(Norm& norm, TensorId grad_norm);
   bool mla() const;
   Builder* b_;
+  std::int64_t window_;
   bool recompute_core_, recompute_up_, recompute_norm_;
   TensorId gathered_, qkv_, qk_normed_input_, qk_statistics_, q_, k_, v_, q_latent_, q_latent_normed_, kv_latent_,
       kv_latent_normed_, latents_gathered_, q_up_, kv_up_;
   TensorId out_, statistics_, partial_, reduced_;
-  TensorId grad_full_, grad_out_, grad_q_, grad_k_, grad_v_, workspace_, grad_qkv_, grad_up_, grad_latents_,
+  TensorId grad_full_, grad_out_, grad_q_, grad_k_, grad_v_, workspace_, kv_gathered_, grad_kv_gathered_, grad_qkv_, grad_up_, grad_latents_,
       grad_partial_, dummy_;
 };
 

@@ -53,6 +53,7 @@ class Routed {
     TensorId kept_input, kept_probabilities, kept_sort_map, kept_fc1, kept_act, kept_row_map;
     TensorId grad_send, grad_received, grad_fc2, grad_act, grad_fc1, grad_probabilities, grad_input, grad_unsorted,
         grad_returned, grad_output;
+    TensorId arrived, arrived_probabilities, reduced, grad_arrived, grad_reduced;  // expert tensor parallelism
   };
   void make_instance_tensors();
   void forward_chunk(std::size_t i, TensorId output, bool keep);
@@ -74,6 +75,7 @@ class Routed {
   bool keeps_retained() const { return treatment_.backward == policy::RoutedBackward::kept_retained; }
   bool retained() const { return redispatches() || keeps_retained(); }  // backward has rows of its own
   Rows received(std::size_t chunk, bool backward) const;
+  Rows arrived(std::size_t chunk) const;
   Rows sent(std::size_t chunk, bool backward) const;
   std::int64_t chunk_tokens() const;
 
@@ -82,7 +84,8 @@ class Routed {
   bool recompute_act_;
   bool exchanged_;  // rows travel between ranks (ep > 1)
   bool sorted_;     // several local experts: rows are sorted by expert after arrival
-  std::int64_t ffn_, hidden_;
+  bool etp_;        // experts are cut over peers, which gather their rows
+  std::int64_t ffn_, first_, hidden_;  // widths of the second matrix's input and the first one's output
   std::vector<Chunk> chunks_;
   TensorId scores_, dummy_fc1_, dummy_fc2_;
   TensorId hosted_weights_, hosted_gradients_, returned_gradients_;

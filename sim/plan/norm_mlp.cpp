@@ -37,20 +37,20 @@ void Norm::backward(TensorId grad_output, TensorId grad_input, Builder::Ids also
 }
 
 Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind)
-    : b_(&builder), name_(std::move(name)), width_(ffn / builder.shape().tp) {
+    : b_(&builder), name_(std::move(name)), width_(ffn / builder.shape().tp), first_(builder.shape().gates * width_) {
   const Shape& s = b_->shape();
   const auto dense = TensorKind::activations_dense;
   gathered_ = b_->tensor(dense, name_ + " gathered input", s.tokens * s.hidden * kD);
-  fc1_ = b_->tensor(kind, name_ + " gate-up output", s.tokens * 2 * width_ * kD);
+  fc1_ = b_->tensor(kind, name_ + " gate-up output", s.tokens * first_ * kD);
   act_ = b_->tensor(kind, name_ + " activation", s.tokens * width_ * kD);
   partial_ = b_->tensor(dense, name_ + " partial output", s.tokens * s.hidden * kD);
   grad_full_ = b_->tensor(dense, name_ + " gathered output gradient", s.tokens * s.hidden * kD);
   grad_act_ = b_->tensor(kind, name_ + " activation gradient", s.tokens * width_ * kD);
-  grad_fc1_ = b_->tensor(kind, name_ + " gate-up gradient", s.tokens * 2 * width_ * kD);
+  grad_fc1_ = b_->tensor(kind, name_ + " gate-up gradient", s.tokens * first_ * kD);
   grad_partial_ = b_->tensor(dense, name_ + " partial input gradient", s.tokens * s.hidden * kD);
   // Transformer Engine returns an empty weight gradient from a linear whose gradient was accumulated in place.
   dummy_fc1_ =
-      b_->tensor(TensorKind::workspace, name_ + " gate-up returned weight gradient", 2 * width_ * s.hidden * kD);
+      b_->tensor(TensorKind::workspace, name_ + " gate-up returned weight gradient", first_ * s.hidden * kD);
   dummy_fc2_ = b_->tensor(TensorKind::workspace, name_ + " down returned weight gradient", width_ * s.hidden * kD);
 }
 
@@ -60,9 +60,9 @@ void Mlp::forward(TensorId, TensorId output, bool keep) {
   if (tp)
     b_->collective(name_ + " all-gather", topology::GroupKind::tp, cost::Collective::all_gather,
                    s.tokens * s.hidden * kD, {gathered_});
-  Op& up = b_->gemm(name_ + " gate-up", Family::dense, {s.tokens, 2 * width_, s.hidden}, {fc1_});
+  Op& up = b_->gemm(name_ + " gate-up", Family::dense, {s.tokens, first_, s.hidden}, {fc1_});
   if (tp) up.frees.push_back(gathered_);
-  Op& act = b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(3 * s.tokens * width_ * kD), 1, {act_});
+  Op& act = b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * (first_ + width_) * kD), 1, {act_});
   if (!keep) act.frees.push_back(fc1_);
   Op& down = b_->gemm(name_ + " down", Family::dense, {s.tokens, s.hidden, width_}, {tp ? partial_ : output});
   if (!keep) down.frees.push_back(act_);
@@ -82,16 +82,16 @@ void Mlp::backward(TensorId, TensorId grad_output, TensorId grad_input, bool all
   Op& down = b_->gemm(name_ + " down wgrad", Family::dense, {s.hidden, width_, s.tokens, cost::GemmPass::wgrad},
                       {dummy_fc2_}, {act_, dummy_fc2_});
   if (tp) down.frees.push_back(grad_full_);
-  b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(5 * s.tokens * width_ * kD), 1, {grad_fc1_},
+  b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * (2 * first_ + width_) * kD), 1, {grad_fc1_},
              {fc1_, grad_act_});
   if (tp)
     b_->collective(name_ + " all-gather again", topology::GroupKind::tp, cost::Collective::all_gather,
                    s.tokens * s.hidden * kD, {gathered_});
   const bool own = allocates_grad && !tp;
   Op& dgrad =
-      b_->gemm(name_ + " gate-up dgrad", Family::dense, {s.tokens, s.hidden, 2 * width_, cost::GemmPass::dgrad}, {});
+      b_->gemm(name_ + " gate-up dgrad", Family::dense, {s.tokens, s.hidden, first_, cost::GemmPass::dgrad}, {});
   dgrad.allocates.push_back(own ? grad_input : grad_partial_);
-  Op& wgrad = b_->gemm(name_ + " gate-up wgrad", Family::dense, {2 * width_, s.hidden, s.tokens, cost::GemmPass::wgrad},
+  Op& wgrad = b_->gemm(name_ + " gate-up wgrad", Family::dense, {first_, s.hidden, s.tokens, cost::GemmPass::wgrad},
                        {dummy_fc1_}, {dummy_fc1_, grad_fc1_});
   if (tp) wgrad.frees.push_back(gathered_);
   if (tp) {

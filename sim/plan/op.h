@@ -34,7 +34,9 @@ std::string_view tensor_kind_name(TensorKind kind);
 // Which rows an op or tensor is about: those that a rank receives or sends in one chunk of the routed part, or, counted
 // in their place, instances of experts beyond home: those it hosts for others, and those of its own on others.
 struct Rows {
-  enum class Kind : std::uint8_t { none, received, sent, hosted, lent };
+  // received: what this rank's experts compute on; arrived: its share of that before the gathering over expert tensor
+  // parallelism (equal without it); sent: of its own tokens.
+  enum class Kind : std::uint8_t { none, received, arrived, sent, hosted, lent };
   Kind kind = Kind::none;
   bool backward = false;  // the rows of backward (fewer than forward's under LRMoE)
   std::int16_t chunk = 0;

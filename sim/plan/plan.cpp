@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/checked.h"
 #include "plan/replica_costs.h"
 
 namespace moeplan::plan {
@@ -47,17 +48,23 @@ void parallel_for(std::size_t count, int threads, const Work& work) {
   if (failure) std::rethrow_exception(failure);
 }
 
+// MoE layers with those of the MTP blocks behind them: every one has its own decisions.
+std::int64_t routed_layers(const scenario::Scenario& scenario) {
+  const bool mtp_routes = scenario.model.mtp_layers > 0 && scenario.model.mtp_kind() == model::LayerKind::moe;
+  return scenario.model.moe_layer_count() + (mtp_routes ? scenario.model.mtp_layers : 0);
+}
+
 class Writer {
  public:
   explicit Writer(Plan& plan) : plan_(plan) {}
 
   void write() {
     const auto& scenario = *plan_.scenario;
-    dense_ = add(make_dense_layer_block_if_needed());
     embedding_ = add(make_embedding_block(scenario, plan_.shape));
     head_ = add(make_head_block(scenario, plan_.shape));
     receive_ = add(make_receive_block(scenario, plan_.shape));
     send_ = add(make_send_block(scenario, plan_.shape));
+    if (scenario.model.mtp_layers > 0) mtp_ = add(make_mtp_block(scenario, plan_.shape));
     for (std::int64_t stage = 0; stage < scenario.layout.pp; ++stage) {
       const std::int32_t optimizer = add(make_optimizer_block(scenario, stage_parameters(scenario, stage)));
       for (std::int64_t group = 0; group < plan_.groups_per_stage(); ++group)
@@ -66,70 +73,85 @@ class Writer {
   }
 
  private:
-  Block make_dense_layer_block_if_needed() {
-    const auto& scenario = *plan_.scenario;
-    if (scenario.model.moe_layer_count() == scenario.model.layer_count()) return Block{};
-    return make_dense_layer_block(scenario, plan_.shape);
-  }
+  // One block of a virtual stage, in forward order; `layer` of blocks that are no layer is -1, `moe_layer` of those that route nothing.
+  struct Entry {
+    std::int32_t block = -1, layer = -1, moe_layer = -1;
+    std::int64_t window = 0;
+  };
 
   std::int32_t add(Block block) {
     plan_.blocks.push_back(std::move(block));
     return static_cast<std::int32_t>(plan_.blocks.size() - 1);
   }
 
-  std::int32_t moe_block(const policy::LayerDecision& decision) {
-    const Treatment treatment = treatment_of(decision);
-    const auto found = moe_blocks_.find(treatment);
+  std::int32_t dense_block(std::int64_t window) {
+    const auto found = dense_blocks_.find(window);
+    if (found != dense_blocks_.end()) return found->second;
+    return dense_blocks_[window] = add(make_dense_layer_block(*plan_.scenario, plan_.shape, window));
+  }
+
+  std::int32_t moe_block(const policy::LayerDecision& decision, std::int64_t window) {
+    const auto key = std::make_pair(window, treatment_of(decision));
+    const auto found = moe_blocks_.find(key);
     if (found != moe_blocks_.end()) return found->second;
-    const std::int32_t index = add(make_moe_layer_block(*plan_.scenario, plan_.shape, treatment));
-    moe_blocks_.emplace(treatment, index);
-    return index;
+    return moe_blocks_[key] = add(make_moe_layer_block(*plan_.scenario, plan_.shape, key.second, window));
+  }
+
+  std::vector<Entry> entries_of(const scenario::StageChunk& chunk) {
+    const auto& model = plan_.scenario->model;
+    std::vector<Entry> entries;
+    entries.push_back({chunk.embedding ? embedding_ : receive_});
+    const auto layer_entry = [&](std::int32_t layer, model::LayerKind kind, std::int32_t moe_layer, std::int64_t window) {
+      if (kind == model::LayerKind::moe) return Entry{-1, layer, moe_layer, window};
+      return Entry{dense_block(window), layer, -1, window};
+    };
+    for (const std::int32_t layer : chunk.layers) {
+      const auto kind = model.layers[static_cast<std::size_t>(layer)];
+      const auto before = std::count(model.layers.begin(), model.layers.begin() + layer, model::LayerKind::moe);
+      entries.push_back(layer_entry(layer, kind, static_cast<std::int32_t>(before), model.window(static_cast<std::size_t>(layer))));
+    }
+    for (std::int32_t m = 0; m < chunk.mtp; ++m) {
+      entries.push_back({mtp_});
+      entries.push_back(layer_entry(static_cast<std::int32_t>(model.layer_count()) + m, model.mtp_kind(),
+                                    static_cast<std::int32_t>(model.moe_layer_count()) + m, model.window(model.layers.size() - 1)));
+      entries.push_back({head_});
+    }
+    entries.push_back({chunk.loss ? head_ : send_});
+    return entries;
   }
 
   Program program(std::int64_t stage, std::int64_t group, std::int32_t optimizer) {
     const auto& scenario = *plan_.scenario;
-    const std::int64_t per_stage = scenario.layers_per_stage();
-    const bool first = stage == 0, last = stage == scenario.layout.pp - 1;
     Program program;
     program.stage = stage;
-    // One entry a block of the stage, in forward order; `layer` of the others is -1.
-    struct Entry {
-      std::int32_t block, layer, moe_layer;
-    };
-    std::vector<Entry> entries;
-    if (first)
-      entries.push_back({embedding_, -1, -1});
-    else
-      entries.push_back({receive_, -1, -1});
-    std::int32_t moe_layer = 0;
-    for (std::int64_t l = 0; l < stage * per_stage; ++l)
-      if (scenario.model.layers[static_cast<std::size_t>(l)] == model::LayerKind::moe) ++moe_layer;
-    for (std::int64_t l = stage * per_stage; l < (stage + 1) * per_stage; ++l) {
-      const bool moe = scenario.model.layers[static_cast<std::size_t>(l)] == model::LayerKind::moe;
-      entries.push_back({dense_, static_cast<std::int32_t>(l), moe ? moe_layer++ : -1});
+    std::vector<std::vector<Entry>> chunks;
+    std::vector<std::int32_t> first_slot;
+    for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
+      chunks.push_back(entries_of(scenario.stages.chunk(stage, v)));
+      first_slot.push_back(static_cast<std::int32_t>(program.slots));
+      program.slots += static_cast<std::int64_t>(chunks.back().size());
     }
-    entries.push_back({last ? head_ : send_, -1, -1});
-    program.slots = static_cast<std::int64_t>(entries.size());
-
     const auto* schedule = schedule::find_schedule(scenario.training.schedule);
     MOEPLAN_CHECK(schedule != nullptr, "schedule was checked when the scenario was read");
-    for (const schedule::Slot& slot : schedule->slots(stage, scenario.layout.pp, scenario.microbatches())) {
+    for (const schedule::Slot& slot :
+         schedule->slots(stage, scenario.layout.pp, scenario.microbatches(), scenario.stages.vpp())) {
+      const auto chunk = static_cast<std::size_t>(slot.chunk);
       const auto visit = [&](std::size_t i) {
-        const Entry& entry = entries[i];
+        const Entry& entry = chunks[chunk][i];
         Visit v;
-        v.block =
-            entry.moe_layer >= 0 ? moe_block(plan_.decision(entry.moe_layer, slot.microbatch, group)) : entry.block;
+        v.block = entry.moe_layer >= 0 ? moe_block(plan_.decision(entry.moe_layer, slot.microbatch, group), entry.window)
+                                       : entry.block;
         v.direction = slot.direction;
-        v.slot = static_cast<std::int32_t>(i);
+        v.slot = first_slot[chunk] + static_cast<std::int32_t>(i);
         v.layer = entry.layer;
         v.moe_layer = entry.moe_layer;
         v.microbatch = static_cast<std::int32_t>(slot.microbatch);
         program.visits.push_back(v);
       };
       if (slot.direction == schedule::Direction::forward)
-        for (std::size_t i = 0; i < entries.size(); ++i) visit(i);
+        for (std::size_t i = 0; i < chunks[chunk].size(); ++i) visit(i);
       else
-        for (std::size_t i = entries.size(); i-- > 0;) visit(i);
+        for (std::size_t i = chunks[chunk].size(); i-- > 0;) visit(i);
     }
     Visit step;
     step.block = optimizer;
@@ -139,8 +161,9 @@ class Writer {
   }
 
   Plan& plan_;
-  std::int32_t dense_ = 0, embedding_ = 0, head_ = 0, receive_ = 0, send_ = 0;
-  std::map<Treatment, std::int32_t> moe_blocks_;
+  std::int32_t embedding_ = 0, head_ = 0, receive_ = 0, send_ = 0, mtp_ = -1;
+  std::map<std::int64_t, std::int32_t> dense_blocks_;
+  std::map<std::pair<std::int64_t, Treatment>, std::int32_t> moe_blocks_;
 };
 
 std::vector<std::unique_ptr<policy::Policy>> stage_policies(const scenario::Scenario& scenario, std::int64_t stage) {
@@ -155,10 +178,16 @@ std::vector<std::unique_ptr<policy::Policy>> stage_policies(const scenario::Scen
   return list;
 }
 
+std::int64_t mtp_stage(const scenario::Scenario& scenario) {
+  for (std::int64_t stage = 0; stage < scenario.layout.pp; ++stage)
+    if (scenario.stages.mtp_on(stage) > 0) return stage;
+  MOEPLAN_CHECK(false, "MTP blocks have a stage");
+}
+
 void decide_all(Plan& plan, int threads) {
   const auto& scenario = *plan.scenario;
   const auto& layout = scenario.layout;
-  const std::int64_t moe_layers = scenario.model.moe_layer_count(), microbatches = scenario.microbatches(),
+  const std::int64_t moe_layers = routed_layers(scenario), microbatches = scenario.microbatches(),
                      groups = plan.groups_per_stage();
   if (moe_layers == 0) return;
   std::vector<std::vector<std::unique_ptr<policy::Policy>>> by_stage;
@@ -173,13 +202,19 @@ void decide_all(Plan& plan, int threads) {
     context.iteration = plan.iteration;
     context.group = i % groups;
     context.microbatch = i / groups % microbatches;
-    context.moe_layer = i / groups / microbatches;
+    const std::int64_t routed = i / groups / microbatches;
+    // An MTP block routes like the last layer: traces have no rows of its own.
+    context.moe_layer = std::min(routed, scenario.model.moe_layer_count() - 1);
     context.experts = scenario.model.moe.experts;
     context.top_k = scenario.model.moe.top_k;
-    const std::int64_t stage = layer_ids[static_cast<std::size_t>(context.moe_layer)] / scenario.layers_per_stage();
+    const std::int64_t stage = routed < scenario.model.moe_layer_count()
+                                   ? scenario.stages.stage_of_layer(layer_ids[static_cast<std::size_t>(routed)])
+                                   : mtp_stage(scenario);
     for (std::int64_t member = 0; member < layout.ep; ++member) {
-      const auto place = layout.place(stage * layout.stage_size() + context.group * layout.ep + member);
-      context.sources.push_back({place.dp, place.tp * slice, (place.tp + 1) * slice});
+      // Expert tensor parallel peers are neighbours, so their slices of a sequence are one.
+      const auto place = layout.place(stage * layout.stage_size() + (context.group * layout.ep + member) * layout.etp);
+      const std::int64_t first = (place.cp * layout.tp + place.tp) * slice;
+      context.sources.push_back({place.dp, first, first + layout.etp * slice});
     }
     std::vector<const policy::Policy*> policies;
     for (const auto& p : by_stage[static_cast<std::size_t>(stage)]) policies.push_back(p.get());
@@ -204,7 +239,12 @@ std::int64_t Plan::rows(const Rows& which, const Visit& visit, std::int64_t rank
   if (which.kind == Rows::Kind::lent) return d.lent_instances(member_of(rank));
   const auto& chunks = which.backward ? d.rows_of_backward() : d.forward_rows;
   const auto& rows = chunks[static_cast<std::size_t>(which.chunk)];
-  return which.kind == Rows::Kind::received ? rows.received(member_of(rank)) : rows.sent(member_of(rank));
+  const std::int64_t etp = scenario->layout.etp;
+  switch (which.kind) {
+    case Rows::Kind::received: return rows.received(member_of(rank));
+    case Rows::Kind::arrived: return base::ceil_div(rows.received(member_of(rank)), etp);
+    default: return base::ceil_div(rows.sent(member_of(rank)), etp);
+  }
 }
 
 std::int64_t Plan::bytes(const Size& size, const Visit& visit, std::int64_t rank) const {

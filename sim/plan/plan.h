@@ -24,6 +24,7 @@ struct Visit {
   std::int32_t microbatch = 0;
 };
 
+
 struct Program {
   std::int64_t stage = 0;
   std::int64_t slots = 0;  // blocks of the stage that own tensors across forward and backward
@@ -43,9 +44,10 @@ class Plan {
 
   const Program& program_of(std::int64_t rank) const;
   std::int64_t stage_of(std::int64_t rank) const { return rank / scenario->layout.stage_size(); }
-  std::int64_t group_of(std::int64_t rank) const { return rank / scenario->layout.ep; }  // EP group, over all stages
-  std::int64_t member_of(std::int64_t rank) const { return rank % scenario->layout.ep; }
-  std::int64_t groups_per_stage() const { return scenario->layout.stage_size() / scenario->layout.ep; }
+  // Ranks that together hold a whole set of experts: an EP group, with its expert tensor parallel peers. Peers are one member: they share its rows.
+  std::int64_t group_of(std::int64_t rank) const { return rank / (scenario->layout.ep * scenario->layout.etp); }
+  std::int64_t member_of(std::int64_t rank) const { return rank / scenario->layout.etp % scenario->layout.ep; }
+  std::int64_t groups_per_stage() const { return scenario->layout.edp(); }
   // Decision for a MoE layer and microbatch in the EP group `group % groups_per_stage`.
   const policy::LayerDecision& decision(std::int64_t moe_layer, std::int64_t microbatch, std::int64_t group) const;
   // Rows that an op or tensor of a visit is about, on this rank.

@@ -31,7 +31,7 @@ void Routed::dispatch_retained_gradient(std::size_t i) {
 }
 
 void Routed::make_instance_tensors() {
-  const std::int64_t elements = 3 * hidden_ * ffn_;
+  const std::int64_t elements = (first_ + ffn_) * hidden_;
   const std::int64_t gradient = elements * b_->scenario().optimizer.main_grad_bytes;
   hosted_weights_ = b_->row_tensor(TensorKind::parameters, "weights of hosted experts", elements * kD, kHosted);
   hosted_gradients_ = b_->row_tensor(TensorKind::gradients, "gradients of hosted experts", gradient, kHosted);
@@ -48,16 +48,16 @@ void Routed::plan_placement() {
 }
 
 void Routed::place_experts() {
-  b_->all_to_all("place experts", kLent, 3 * hidden_ * ffn_ * kD, false, {hosted_weights_}).launches = 2;
+  b_->all_to_all("place experts", kLent, (first_ + ffn_) * hidden_ * kD, false, {hosted_weights_}).launches = 2;
 }
 
 void Routed::start_expert_gradients() {
-  const std::int64_t bytes = 3 * hidden_ * ffn_ * b_->scenario().optimizer.main_grad_bytes;
+  const std::int64_t bytes = (first_ + ffn_) * hidden_ * b_->scenario().optimizer.main_grad_bytes;
   b_->row_memory("zero gradients of hosted experts", Family::expert, 0, bytes, kHosted, kStream, {hosted_gradients_});
 }
 
 void Routed::return_expert_gradients() {
-  const std::int64_t bytes = 3 * hidden_ * ffn_ * b_->scenario().optimizer.main_grad_bytes;
+  const std::int64_t bytes = (first_ + ffn_) * hidden_ * b_->scenario().optimizer.main_grad_bytes;
   b_->all_to_all("return expert gradients", kLent, bytes, true, {returned_gradients_},
                  {hosted_gradients_, hosted_weights_})
       .launches = 2;

@@ -22,6 +22,7 @@ bool holds_activations(policy::RoutedBackward backward) {
 Rows Routed::received(std::size_t chunk, bool backward) const {
   return Rows{Rows::Kind::received, backward, static_cast<std::int16_t>(chunk)};
 }
+Rows Routed::arrived(std::size_t chunk) const { return Rows{Rows::Kind::arrived, false, static_cast<std::int16_t>(chunk)}; }
 Rows Routed::sent(std::size_t chunk, bool backward) const {
   return Rows{Rows::Kind::sent, backward, static_cast<std::int16_t>(chunk)};
 }
@@ -32,8 +33,10 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
   recompute_act_ = scenario.recompute.granularity == scenario::RecomputeGranularity::selective &&
                    scenario.recompute.has(scenario::RecomputeModule::moe_act);
   exchanged_ = s.ep > 1;
-  sorted_ = exchanged_ && (s.local_experts > 1 || treatment.replicate);
-  ffn_ = scenario.model.moe.ffn;
+  etp_ = s.etp > 1;
+  sorted_ = (exchanged_ || etp_) && (s.local_experts > 1 || treatment.replicate);
+  ffn_ = scenario.model.moe.ffn / s.etp;
+  first_ = s.gates * ffn_;
   hidden_ = s.hidden;
   for (std::size_t i = 0; i < static_cast<std::size_t>(treatment.chunks); ++i) {
     const std::string tag = treatment.chunks > 1
@@ -54,11 +57,19 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
     c.input = row(kMoe, "expert input", hidden_ * kD, in);
     c.probabilities = row(kMoe, "expert probabilities", kProbability, in);
     c.sort_map = row(kMoe, "sort map", kRowIndex, in);
-    c.fc1 = row(kMoe, "expert gate-up output", 2 * ffn_ * kD, in);
+    c.fc1 = row(kMoe, "expert gate-up output", first_ * kD, in);
     c.act = row(kMoe, "expert activation", ffn_ * kD, in);
     c.fc2 = row(kBuffer, "expert output", hidden_ * kD, in);
     c.unsorted = row(kBuffer, "expert output, in arrival order", hidden_ * kD, in);
     c.returned = row(kBuffer, "combined rows", hidden_ * kD, out);
+    if (etp_) {  // this rank's share of the rows, before the peers' are gathered and after the partial outputs are summed
+      const Rows share = arrived(i);
+      c.arrived = row(kBuffer, "arrived rows", hidden_ * kD, share);
+      c.arrived_probabilities = row(kBuffer, "arrived probabilities", kProbability, share);
+      c.reduced = row(kBuffer, "summed rows", hidden_ * kD, share);
+      c.grad_arrived = row(kBuffer, "arrived gradient rows", hidden_ * kD, share);
+      c.grad_reduced = row(kBuffer, "summed gradient rows", hidden_ * kD, share);
+    }
     c.output = b_->tensor(kBuffer, "chunk output" + tag, tokens * hidden_ * kD);
     // Re-dispatch sends input and output gradient of a row, and its index; kept rows need gradient and index; else the
     // gradient alone goes the dispatch's way.
@@ -67,7 +78,7 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
     c.grad_received = row(kBuffer, "received gradient rows", gradient_bytes, grad_in);
     c.grad_fc2 = row(kBuffer, "expert output gradient", hidden_ * kD, grad_in);
     c.grad_act = row(kMoe, "expert activation gradient", ffn_ * kD, grad_in);
-    c.grad_fc1 = row(kMoe, "expert gate-up gradient", 2 * ffn_ * kD, grad_in);
+    c.grad_fc1 = row(kMoe, "expert gate-up gradient", first_ * kD, grad_in);
     c.grad_probabilities = row(kMoe, "expert probability gradient", kProbability, grad_in);
     c.grad_input = row(kBuffer, "expert input gradient", hidden_ * kD, grad_in);
     c.grad_unsorted = row(kBuffer, "expert input gradient, in arrival order", hidden_ * kD, grad_in);
@@ -81,7 +92,7 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
     c.kept_row_map = c.row_map;
     if (retained()) {
       c.kept_input = row(kMoe, "retained expert input", hidden_ * kD, grad_in);
-      c.kept_fc1 = row(kMoe, "retained gate-up output", 2 * ffn_ * kD, grad_in);
+      c.kept_fc1 = row(kMoe, "retained gate-up output", first_ * kD, grad_in);
       c.kept_act = row(kMoe, "retained activation", ffn_ * kD, grad_in);
       c.kept_row_map = row(kMoe, "retained row map", kRowIndex, grad_out);
     }
@@ -93,7 +104,7 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
   }
   scores_ = b_->tensor(kMoe, "selection scores", s.tokens_local * scenario.model.moe.top_k * 4);
   dummy_fc1_ = b_->tensor(TensorKind::workspace, "expert gate-up returned weight gradients",
-                          s.local_experts * 2 * ffn_ * hidden_ * kD);
+                          s.local_experts * first_ * hidden_ * kD);
   dummy_fc2_ =
       b_->tensor(TensorKind::workspace, "expert down returned weight gradients", s.local_experts * ffn_ * hidden_ * kD);
   make_instance_tensors();
@@ -138,18 +149,23 @@ void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
   const bool selects = keep && keeps_retained();
   const std::int64_t counts = (treatment_.padded ? 0 : 1) + (selects ? 1 : 0);
   if (counts > 0) notify(counts);
+  const TensorId landing = etp_ ? c.arrived : c.received;
+  const TensorId landing_probabilities = etp_ ? c.arrived_probabilities : c.received_probabilities;
   if (exchanged_) {
     b_->row_memory("permute", Family::router_permute, token_bytes, hidden_ * kD, out, kPermute,
                    {c.send, c.send_probabilities, c.row_map})
         .launches = 4;
-    b_->all_to_all("dispatch", out, hidden_ * kD + kProbability, false, {c.received, c.received_probabilities},
+    b_->all_to_all("dispatch", out, hidden_ * kD + kProbability, false, {landing, landing_probabilities},
                    {c.send, c.send_probabilities})
         .launches = 2;
   } else {  // one rank holds all experts: permuting sorts by expert
     b_->row_memory("permute", Family::router_permute, token_bytes, hidden_ * kD, out, kPermute,
-                   {c.received, c.received_probabilities, c.row_map})
+                   {landing, landing_probabilities, c.row_map})
         .launches = 4;
   }
+  if (etp_)
+    b_->row_collective("gather rows", topology::GroupKind::etp, cost::Collective::all_gather, hidden_ * kD + kProbability, in,
+                       {c.received, c.received_probabilities}, {landing, landing_probabilities});
   if (sorted_)
     b_->row_memory("sort by expert", Family::router_permute, 0, 2 * hidden_ * kD, in, kPermute,
                    {c.input, c.probabilities, c.sort_map}, {c.received, c.received_probabilities})
@@ -157,16 +173,16 @@ void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
   if (selects) b_->last().allocates.push_back(c.kept_row_map);
   const TensorId input = sorted_ ? c.input : c.received;
   const TensorId probabilities = sorted_ ? c.probabilities : c.received_probabilities;
-  Op& fc1 = b_->grouped("expert gate-up", 2 * ffn_, hidden_, cost::GemmPass::forward, in, {c.fc1});
+  Op& fc1 = b_->grouped("expert gate-up", first_, hidden_, cost::GemmPass::forward, in, {c.fc1});
   if (!keep) fc1.frees.push_back(input);
   if (selects) {
     keep_retained("keep retained inputs", hidden_ * kD, i, {c.kept_input}, {input});
     if (sorted_) b_->last().allocates.push_back(c.kept_sort_map);
   }
-  Op& act = b_->row_memory("expert SwiGLU", Family::expert, 0, 3 * ffn_ * kD + kProbability, in, kStream, {c.act});
+  Op& act = b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.act});
   if (!keep) act.frees.insert(act.frees.end(), {c.fc1, probabilities});
   if (selects)
-    keep_retained("keep retained gate-up outputs", 2 * ffn_ * kD + kProbability, i, {c.kept_fc1, c.kept_probabilities},
+    keep_retained("keep retained gate-up outputs", first_ * kD + kProbability, i, {c.kept_fc1, c.kept_probabilities},
                   {c.fc1, probabilities});
   Op& fc2 = b_->grouped("expert down", hidden_, ffn_, cost::GemmPass::forward, in, {c.fc2});
   if (!keep || recompute_act_) fc2.frees.push_back(c.act);
@@ -177,6 +193,10 @@ void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
                                 {c.unsorted}, {c.fc2});
     if (!keep || selects) unsort.frees.push_back(c.sort_map);
     outgoing = c.unsorted;
+  }
+  if (etp_) {
+    b_->row_collective("sum rows", topology::GroupKind::etp, cost::Collective::reduce_scatter, hidden_ * kD, in, {c.reduced}, {outgoing});
+    outgoing = c.reduced;
   }
   if (exchanged_) {
     b_->all_to_all("combine", out, hidden_ * kD, true, {c.returned}, {outgoing});
@@ -224,12 +244,14 @@ void Routed::backward(TensorId grad_input) {
 void Routed::dispatch_gradient(std::size_t i) {
   const Chunk& c = chunks_[i];
   const Rows in = received(i, false), out = sent(i, false);
-  const TensorId sends = exchanged_ ? c.grad_send : c.grad_fc2;
-  b_->row_memory("unpermute backward", Family::router_permute, chunk_tokens() * hidden_ * kD, hidden_ * kD, out,
-                 kPermute, {sends})
+  const TensorId gathered = sorted_ ? c.grad_received : c.grad_fc2;
+  const TensorId landing = etp_ ? c.grad_arrived : gathered;
+  b_->row_memory("unpermute backward", Family::router_permute, chunk_tokens() * hidden_ * kD, hidden_ * kD, out, kPermute,
+                 {exchanged_ ? c.grad_send : landing})
       .launches = 2;
-  if (!exchanged_) return;
-  b_->all_to_all("combine backward", out, hidden_ * kD, false, {sorted_ ? c.grad_received : c.grad_fc2}, {c.grad_send});
+  if (exchanged_) b_->all_to_all("combine backward", out, hidden_ * kD, false, {landing}, {c.grad_send});
+  if (etp_)
+    b_->row_collective("gather gradient rows", topology::GroupKind::etp, cost::Collective::all_gather, hidden_ * kD, in, {gathered}, {landing});
   if (sorted_)
     b_->row_memory("sort gradients by expert", Family::router_permute, 0, 2 * hidden_ * kD, in, kPermute, {c.grad_fc2},
                    {c.grad_received});
@@ -267,8 +289,8 @@ void Routed::redispatch(std::size_t i) {
                  {c.kept_input, c.grad_fc2}, {arrived})
       .launches = 2;
   b_->set_recompute(true);
-  b_->grouped("expert gate-up", 2 * ffn_, hidden_, cost::GemmPass::forward, in, {c.kept_fc1});
-  b_->row_memory("expert SwiGLU", Family::expert, 0, 3 * ffn_ * kD + kProbability, in, kStream, {c.kept_act});
+  b_->grouped("expert gate-up", first_, hidden_, cost::GemmPass::forward, in, {c.kept_fc1});
+  b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.kept_act});
   b_->set_recompute(false);
 }
 
@@ -278,17 +300,17 @@ void Routed::expert_backward(std::size_t i) {
   const TensorId input = sorted_ || retained() ? c.kept_input : c.received;
   if (recompute_act_ && !redispatches()) {
     b_->set_recompute(true);
-    b_->row_memory("expert SwiGLU", Family::expert, 0, 3 * ffn_ * kD + kProbability, in, kStream, {c.kept_act});
+    b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.kept_act});
     b_->set_recompute(false);
   }
   b_->grouped("expert down dgrad", hidden_, ffn_, cost::GemmPass::dgrad, in, {c.grad_act});
   b_->grouped("expert down wgrad", hidden_, ffn_, cost::GemmPass::wgrad, in, {dummy_fc2_},
               {dummy_fc2_, c.kept_act, c.grad_fc2});
-  Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, 5 * ffn_ * kD + 2 * kProbability, in, kStream,
+  Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, (2 * first_ + ffn_) * kD + 2 * kProbability, in, kStream,
                            {c.grad_fc1, c.grad_probabilities}, {c.kept_fc1, c.grad_act, c.grad_probabilities});
   if (!redispatches()) act.frees.push_back(sorted_ || retained() ? c.kept_probabilities : c.received_probabilities);
-  b_->grouped("expert gate-up dgrad", 2 * ffn_, hidden_, cost::GemmPass::dgrad, in, {c.grad_input});
-  b_->grouped("expert gate-up wgrad", 2 * ffn_, hidden_, cost::GemmPass::wgrad, in, {dummy_fc1_},
+  b_->grouped("expert gate-up dgrad", first_, hidden_, cost::GemmPass::dgrad, in, {c.grad_input});
+  b_->grouped("expert gate-up wgrad", first_, hidden_, cost::GemmPass::wgrad, in, {dummy_fc1_},
               {dummy_fc1_, input, c.grad_fc1});
 }
 
@@ -302,6 +324,10 @@ void Routed::return_gradient(std::size_t i, TensorId grad_input) {
                                 kPermute, {c.grad_unsorted}, {c.grad_input});
     if (!redispatches()) unsort.frees.push_back(c.kept_sort_map);
     outgoing = c.grad_unsorted;
+  }
+  if (etp_) {
+    b_->row_collective("sum gradient rows", topology::GroupKind::etp, cost::Collective::reduce_scatter, hidden_ * kD, in, {c.grad_reduced}, {outgoing});
+    outgoing = c.grad_reduced;
   }
   if (exchanged_) {
     b_->all_to_all("dispatch backward", out, hidden_ * kD + (redispatches() ? 0 : kProbability), true,

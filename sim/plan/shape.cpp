@@ -1,6 +1,6 @@
 #include "plan/shape.h"
 
-#include "base/checked.h"
+#include "model/parameters.h"
 
 namespace moeplan::plan {
 
@@ -9,11 +9,14 @@ Shape make_shape(const scenario::Scenario& scenario) {
   const auto& layout = scenario.layout;
   Shape shape;
   shape.tp = layout.tp;
+  shape.cp = layout.cp;
   shape.ep = layout.ep;
+  shape.etp = layout.etp;
+  shape.gates = arch.mlp == model::MlpKind::swiglu ? 2 : 1;
   shape.tokens = scenario.training.micro_batch_size * scenario.training.seq_length / layout.cp;
   shape.tokens_local = shape.tokens / layout.tp;
   shape.hidden = arch.hidden;
-  shape.vocab_rank = base::round_up(arch.vocab, 128 * layout.tp) / layout.tp;
+  shape.vocab_rank = model::padded_vocab(arch, layout.tp) / layout.tp;
   shape.heads_rank = arch.attention.heads / layout.tp;
   shape.kv_heads_rank = arch.attention.kv_heads / layout.tp;
   shape.local_experts = arch.moe.experts > 0 ? arch.moe.experts / layout.ep : 0;

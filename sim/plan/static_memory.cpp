@@ -48,12 +48,10 @@ bool full(const scenario::Scenario& scenario) {
 double in_flight(const scenario::Scenario& scenario, std::int64_t stage) {
   const auto* schedule = schedule::find_schedule(scenario.training.schedule);
   MOEPLAN_CHECK(schedule != nullptr, "schedule was checked when the scenario was read");
-  std::int64_t now = 0, most = 0;
-  for (const auto& slot : schedule->slots(stage, scenario.layout.pp, scenario.microbatches())) {
-    now += slot.direction == schedule::Direction::forward ? 1 : -1;
-    most = std::max(most, now);
-  }
-  return static_cast<double>(most);
+  const std::int64_t chunks = scenario.stages.vpp();
+  const auto slots = schedule->slots(stage, scenario.layout.pp, scenario.microbatches(), chunks);
+  // Of virtual stages each holds its share of the stage's layers.
+  return static_cast<double>(schedule::most_in_flight(slots)) / static_cast<double>(chunks);
 }
 
 // Token terms of the closed form: of one layer of each kind that the stage has, and of all its layers.
@@ -64,8 +62,7 @@ struct TokenTerms {
 TokenTerms token_terms(const scenario::Scenario& scenario, std::int64_t stage) {
   const auto shape = closed_form_shape(scenario);
   TokenTerms terms;
-  const std::int64_t per_stage = scenario.layers_per_stage();
-  for (std::int64_t l = stage * per_stage; l < (stage + 1) * per_stage; ++l) {
+  for (const std::int32_t l : scenario.stages.layers_of(stage)) {
     if (scenario.model.layers[static_cast<std::size_t>(l)] == model::LayerKind::moe) {
       terms.moe = policy::token_term_bytes(shape);
       terms.all += terms.moe;
@@ -91,8 +88,7 @@ StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_
   const auto& layout = scenario.layout;
   const model::Sharding sharding{layout.tp, layout.ep, layout.etp};
   StageParameters sum;
-  const std::int64_t per_stage = scenario.layers_per_stage();
-  for (std::int64_t l = stage * per_stage; l < (stage + 1) * per_stage; ++l) {
+  for (const std::int32_t l : scenario.stages.layers_of(stage)) {
     const auto layer = model::rank_layer_parameters(arch, arch.layers[static_cast<std::size_t>(l)], sharding);
     sum.dense += layer.dense;
     sum.experts += layer.experts;
@@ -100,11 +96,17 @@ StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_
     sum.replicated += whole.attention_replicated + whole.norms + whole.router + whole.shared_gate;
   }
   const std::int64_t matrix = make_shape(scenario).vocab_rank * arch.hidden;
-  const bool first = stage == 0, last = stage == layout.pp - 1;
-  if (first) sum.dense += matrix;
+  const bool first = scenario.stages.embedding_on(stage), last = scenario.stages.loss_on(stage);
+  const std::int64_t mtp = scenario.stages.mtp_on(stage);
+  const auto mtp_block = model::rank_mtp_parameters(arch, sharding);
+  sum.dense += mtp * mtp_block.dense;
+  sum.experts += mtp * mtp_block.experts;
+  if (first) sum.dense += matrix + arch.learned_positions * arch.hidden;
   if (last) sum.dense += arch.hidden;
   if (last) sum.replicated += arch.hidden;
   if (last && !(arch.tied_embeddings && first)) sum.dense += matrix;
+  // An MTP block looks tokens up again: a stage without the embedding keeps a copy of it.
+  if (mtp > 0 && !first && !(arch.tied_embeddings && last)) sum.dense += matrix;
   return sum;
 }
 
@@ -129,7 +131,7 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
   at(memory.load, TensorKind::workspace) = static_cast<std::int64_t>(overheads.workspace.value);
   memory.context_bytes = static_cast<std::int64_t>(overheads.context.value);
   memory.communicators = 1;  // the world group
-  for (std::int64_t degree : {layout.tp, layout.ep, layout.dp() * layout.cp, layout.edp(), layout.pp})
+  for (std::int64_t degree : {layout.tp, layout.cp, layout.ep, layout.etp, layout.dp() * layout.cp, layout.edp(), layout.pp})
     if (degree > 1) ++memory.communicators;
   memory.communicator_bytes = memory.communicators * static_cast<std::int64_t>(overheads.communicator.value);
   return memory;
@@ -157,9 +159,8 @@ double lrmoe_layers_held(const scenario::Scenario& scenario, std::int64_t stage)
   const bool module = scenario.recompute.granularity == scenario::RecomputeGranularity::selective &&
                       scenario.recompute.has(scenario::RecomputeModule::moe);
   if (!kept || full(scenario) || module) return 1.0;
-  const std::int64_t per_stage = scenario.layers_per_stage();
   std::int64_t layers = 0;
-  for (std::int64_t l = stage * per_stage; l < (stage + 1) * per_stage; ++l)
+  for (const std::int32_t l : scenario.stages.layers_of(stage))
     layers += scenario.model.layers[static_cast<std::size_t>(l)] == model::LayerKind::moe ? 1 : 0;
   return std::max(1.0, static_cast<double>(layers) * in_flight(scenario, stage));
 }

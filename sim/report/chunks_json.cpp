@@ -34,7 +34,7 @@ Json point_json(const search::ChunkPoint& point) {
 Json stages_json(const search::Evaluation& adaptive) {
   Json json = Json::array();
   for (const search::StageSummary& stage : adaptive.stages) {
-    Json layers = {stage.first_layer, stage.last_layer};
+    Json layers = stage.layer_count == 0 ? Json::array() : Json{stage.first_layer, stage.last_layer};
     json.push_back({{"pipeline_stage", stage.stage}, {"layers", std::move(layers)}, {"s_max_rows", stage.s_max_rows}});
   }
   return json;

@@ -90,7 +90,7 @@ Json stages_json(const Evaluation& evaluation) {
   Json json = Json::array();
   for (const search::StageSummary& stage : evaluation.stages) {
     Json ranks = {stage.first_rank, stage.last_rank};
-    Json layers = {stage.first_layer, stage.last_layer};
+    Json layers = stage.layer_count == 0 ? Json::array() : Json{stage.first_layer, stage.last_layer};
     json.push_back({{"pipeline_stage", stage.stage},
                     {"ranks", std::move(ranks)},
                     {"layers", std::move(layers)},

@@ -30,6 +30,7 @@ std::vector<std::size_t> shown_ranks(const Evaluation& evaluation) {
 }
 
 std::string layer_range(const search::StageSummary& stage) {
+  if (stage.layer_count == 0) return "none";
   return stage.first_layer == stage.last_layer ? fmt::format("{}", stage.first_layer)
                                                : fmt::format("{}-{}", stage.first_layer, stage.last_layer);
 }

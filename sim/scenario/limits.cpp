@@ -17,6 +17,12 @@ constexpr double kMaxBytes = 1e17;  // of one rank: far above any device, far be
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
+// Of one stage; before the stages are known (a fault elsewhere), their share of the model.
+std::int64_t most_layers(const Scenario& scenario) {
+  if (scenario.stages.pp() > 0) return std::max<std::int64_t>(1, scenario.stages.most_layers());
+  return (scenario.model.layer_count() + scenario.layout.pp - 1) / scenario.layout.pp;
+}
+
 std::int64_t most_chunks(const Policies& policies) {
   if (!policies.memfine) return 1;
   const bool fixed = policies.memfine->rule == policy::MemfineSettings::Rule::fixed;
@@ -35,10 +41,10 @@ double most_bytes(const Scenario& scenario) {
       20.0 * hidden + 8.0 * attention + 8.0 * real(arch.dense_ffn + arch.moe.shared_ffn) + 8.0 * real(arch.moe.experts);
   const double copies = tokens * real(scenario.layout.ep) * real(std::max<std::int64_t>(1, arch.moe.top_k));
   const double layer = 4.0 * (tokens * widths + copies * (8.0 * hidden + 8.0 * real(arch.moe.ffn)));
-  const double in_flight = real(scenario.microbatches()) * real(scenario.layers_per_stage());
+  const double in_flight = real(scenario.microbatches()) * real(most_layers(scenario));
   const double layer_parameters = hidden * (4.0 * attention + 3.0 * real(arch.dense_ffn + arch.moe.shared_ffn) +
                                             3.0 * real(arch.moe.experts) * real(arch.moe.ffn) + 20.0 * hidden);
-  const double parameters = real(scenario.layers_per_stage()) * layer_parameters + 2.0 * real(arch.vocab) * hidden;
+  const double parameters = real(most_layers(scenario)) * layer_parameters + 2.0 * real(arch.vocab) * hidden;
   return layer * in_flight + 16.0 * tokens * real(arch.vocab) + 24.0 * parameters;
 }
 
@@ -80,7 +86,7 @@ void check_sizes(const Scenario& scenario, const Places& places, base::Faults& f
 double estimated_operations(const Scenario& scenario) {
   constexpr double kOfLayer = 12.0, kOfChunk = 12.0;  // forward and backward together
   const double steps = real(scenario.microbatches()) * real(scenario.training.iterations);
-  const double visits = real(scenario.layout.world) * real(scenario.layers_per_stage()) * steps;
+  const double visits = real(scenario.layout.world) * real(most_layers(scenario)) * steps;
   const double operations = visits * (kOfLayer + kOfChunk * real(most_chunks(scenario.policies)));
   if (!scenario.policies.lrmoe && !scenario.policies.capacity) return operations;
   const double copies = real(scenario.training.global_batch_size) * real(scenario.training.seq_length) *
@@ -96,7 +102,7 @@ void check_work(const Scenario& scenario, double limit, const Places& places, ba
       places.where("training.global_batch_size"),
       fmt::format("needs about {:.1e} operations ({} ranks x {} layers of a stage x {} microbatches x {} iterations, "
                   "up to {} chunks), more than the bound of {:.1e}",
-                  operations, scenario.layout.world, scenario.layers_per_stage(), scenario.microbatches(),
+                  operations, scenario.layout.world, most_layers(scenario), scenario.microbatches(),
                   scenario.training.iterations, most_chunks(scenario.policies), kOperations * limit),
       fmt::format("--limit {:.0f} allows it", std::ceil(operations / kOperations)));
 }

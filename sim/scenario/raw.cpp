@@ -26,13 +26,6 @@ void read_cluster(config::Reader reader, Raw& raw) {
   reader.finish();
 }
 
-// A size that must be 1 here. Megatron's name is in the message where the file wrote the short one.
-std::int64_t read_one(config::Reader& reader, std::string_view key) {
-  const std::int64_t value = reader.integer_or(key, 1, {1, kMaxGpus});
-  if (value != 1) refuse(reader, key, std::to_string(value), "1");
-  return 1;
-}
-
 using SectionReader = void (*)(config::Reader, Raw&);
 
 void read_if_there(config::Reader& root, std::string_view name, SectionReader read, Raw& raw) {
@@ -68,15 +61,24 @@ void read_parallel(config::Reader reader, Raw& raw) {
   layout.tp = reader.integer_or("tensor_model_parallel_size", 1, range);
   layout.pp = reader.integer_or("pipeline_model_parallel_size", 1, range);
   layout.ep = reader.integer_or("expert_model_parallel_size", 1, range);
-  layout.cp = read_one(reader, "context_parallel_size");
-  layout.etp = read_one(reader, "expert_tensor_parallel_size");
-  read_one(reader, "virtual_pipeline_model_parallel_size");
+  layout.cp = reader.integer_or("context_parallel_size", 1, range);
+  layout.etp = reader.integer_or("expert_tensor_parallel_size", 1, range);
+  layout.vpp = reader.integer_or("virtual_pipeline_model_parallel_size", 1, range);
   if (!reader.flag_or("sequence_parallel", true) && layout.tp > 1) {
     refuse(reader, "sequence_parallel", "false with tensor_model_parallel_size > 1", "true");
   }
-  if (reader.has("pipeline_model_parallel_layout")) {
-    refuse(reader, "pipeline_model_parallel_layout", "a layout string",
-           "no such key: layers are divided evenly over the stages");
+  raw.stage_layout = reader.text_or("pipeline_model_parallel_layout", "");
+  StageRules& rules = raw.stage_rules;
+  const auto own_count = [&](std::string_view key) {
+    return reader.has(key) ? std::optional<std::int64_t>(reader.integer(key, {0, 4096})) : std::nullopt;
+  };
+  rules.first_layers = own_count("decoder_first_pipeline_num_layers");
+  rules.last_layers = own_count("decoder_last_pipeline_num_layers");
+  rules.account_for_embedding = reader.flag_or("account_for_embedding_in_pipeline_split", false);
+  rules.account_for_loss = reader.flag_or("account_for_loss_in_pipeline_split", false);
+  if (!raw.stage_layout.empty() &&
+      (rules.first_layers || rules.last_layers || rules.account_for_embedding || rules.account_for_loss)) {
+    reader.fault("pipeline_model_parallel_layout", "stands beside other rules for the division of layers", "a layout string says it all");
   }
   reader.finish();
 }
@@ -85,7 +87,8 @@ void read_training(config::Reader reader, Raw& raw) {
   declare_keys(reader, "training", raw.places);
   const std::array<std::string, 1> precisions = {"bf16"};
   const std::array<std::string, 5> later_precisions = {"fp32", "fp16", "fp8", "mxfp8", "fp4"};
-  const std::array<std::string, 4> later_schedules = {"interleaved", "zero_bubble", "dualpipe", "dualpipev"};
+  const std::array<std::string, 3> later_schedules = {"zero_bubble", "dualpipe", "dualpipev"};
+  raw.schedule_stated = reader.has("schedule");
   std::vector<std::string> schedules;
   std::size_t usual = 0;
   for (const schedule::ScheduleEntry& entry : schedule::schedule_table()) {

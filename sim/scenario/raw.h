@@ -24,6 +24,9 @@ struct Raw {
   explicit Raw(base::Where root) : places(std::move(root)) {}
   std::string model, hardware;
   topology::Layout layout;
+  StageRules stage_rules;  // layers and MTP blocks are the model's
+  std::string stage_layout;  // pipeline_model_parallel_layout, empty when not stated
+  bool schedule_stated = false;
   Training training;
   Optimizer optimizer;
   Memory memory;

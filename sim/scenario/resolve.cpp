@@ -134,9 +134,15 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
   if (arch.moe_layer_count() > 0) {
     trace = read_scenario_trace(raw, arch, base_dir, cache ? *cache : *make_trace_cache(), faults);
   }
+  const StageMap stages = resolve_stages(sides, faults);
+  faults.throw_if_any();
+  const std::string schedule = resolve_schedule(sides, stages, faults);
   faults.throw_if_any();
 
   Scenario scenario = assemble(raw, name, std::move(arch), std::move(hardware), options);
+  scenario.stages = stages;
+  scenario.layout.vpp = stages.vpp();
+  scenario.training.schedule = schedule;
   scenario.warnings.insert(scenario.warnings.end(), import_warnings.begin(), import_warnings.end());
   check_sizes(scenario, raw.places, faults);
   check_work(scenario, options.limit, raw.places, faults);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "schedule/schedule.h"
+
 namespace moeplan::scenario {
 namespace {
 
@@ -14,6 +16,9 @@ using base::Where;
 
 constexpr char kTp[] = "parallel.tensor_model_parallel_size";
 constexpr char kPp[] = "parallel.pipeline_model_parallel_size";
+constexpr char kCp[] = "parallel.context_parallel_size";
+constexpr char kEtp[] = "parallel.expert_tensor_parallel_size";
+constexpr char kVpp[] = "parallel.virtual_pipeline_model_parallel_size";
 constexpr char kEp[] = "parallel.expert_model_parallel_size";
 constexpr char kGpus[] = "cluster.gpus";
 constexpr char kMbs[] = "training.micro_batch_size";
@@ -72,7 +77,25 @@ void check_tensor_parallel(const Sides& sides, base::Faults& faults) {
     divide(arch.moe.shared_ffn, "columns of the model's shared expert",
            model_key(sides.model_file, "moe", {"moe_shared_expert_intermediate_size", "shared_ffn"}));
   }
-  divide(sides.raw.training.seq_length, "positions of a sequence (sequence parallelism)", sides.raw.places.where(kSeq));
+  const topology::Layout& layout = sides.raw.layout;
+  const std::int64_t seq = sides.raw.training.seq_length;
+  if (layout.cp == 1) {
+    divide(seq, "positions of a sequence (sequence parallelism)", sides.raw.places.where(kSeq));
+  } else if (seq % (tp * layout.cp) != 0 || seq % (2 * layout.cp) != 0) {
+    faults.add(sides.raw.places.where(kCp),
+               fmt::format("expected tensor x context parallel size (and twice the context parallel size) to divide the {} positions of a sequence, got {} x {}", seq, tp,
+                           layout.cp),
+               {}, {sides.raw.places.where(kSeq)});
+  }
+  if (tp * layout.cp % layout.etp != 0 && arch.moe_layer_count() > 0) {
+    faults.add(sides.raw.places.where(kEtp),
+               fmt::format("an expert tensor parallel size that does not divide tensor x context parallel size ({} x {}) is not supported in this version, got {}", tp,
+                           layout.cp, layout.etp));
+  }
+  if (arch.moe_layer_count() > 0) {
+    must_divide(sides, kEtp, layout.etp, arch.moe.ffn, "columns of the model's experts",
+                model_key(sides.model_file, "moe", {"moe_ffn_hidden_size", "expert_ffn"}), faults);
+  }
 }
 
 void check_experts(const Sides& sides, base::Faults& faults) {
@@ -91,11 +114,11 @@ void check_chunks(const Sides& sides, const policy::MemfineSettings& memfine, ba
   const Raw& raw = sides.raw;
   const bool fixed = memfine.rule == policy::MemfineSettings::Rule::fixed;
   const std::int64_t most = fixed ? memfine.chunks : memfine.bins.back();
-  const std::int64_t positions = raw.training.seq_length / raw.layout.tp;
+  const std::int64_t positions = raw.training.seq_length / (raw.layout.tp * raw.layout.cp);
   if (most <= positions) return;
   faults.add(raw.places.where(fixed ? "moe.policies.memfine.chunks" : "moe.policies.memfine.bins"),
              fmt::format("expected at most {} chunks: a rank has {} / {} positions of a sequence, got {}", positions,
-                         raw.training.seq_length, raw.layout.tp, most),
+                         raw.training.seq_length, raw.layout.tp * raw.layout.cp, most),
              {}, {raw.places.where(kSeq), raw.places.where(kTp)});
 }
 
@@ -118,8 +141,6 @@ void check_layout(const Sides& sides, base::Faults& faults) {
   const Raw& raw = sides.raw;
   const bool groups_fit = check_groups(raw, faults);
   check_experts(sides, faults);
-  must_divide(sides, kPp, raw.layout.pp, sides.arch.layer_count(), "layers of the model", sides.arch.where_layers,
-              faults);
   check_tensor_parallel(sides, faults);
   if (groups_fit) check_batch(raw, faults);
 }
@@ -133,6 +154,10 @@ void check_moe(const Sides& sides, base::Faults& faults) {
                  "routing: { balanced: true } is the simplest", {arch.where_layers});
     }
     if (raw.policies.memfine) check_chunks(sides, *raw.policies.memfine, faults);
+    if (raw.policies.lrmoe && raw.layout.etp > 1) {
+      faults.add(raw.places.where(kEtp), "lrmoe with expert tensor parallelism is not supported in this version; expected 1", {},
+                 {raw.places.where("moe.policies.lrmoe")});
+    }
     return;
   }
   for (const char* path :
@@ -156,6 +181,54 @@ void check_recompute(const Sides& sides, base::Faults& faults) {
                "recompute by layer needs 'recompute_granularity: full'", {},
                {raw.places.where("memory.recompute_granularity")});
   }
+}
+
+StageMap resolve_stages(const Sides& sides, base::Faults& faults) {
+  const Raw& raw = sides.raw;
+  StageRules rules = raw.stage_rules;
+  rules.pp = raw.layout.pp;
+  rules.vpp = raw.layout.vpp;
+  rules.layers = sides.arch.layer_count();
+  rules.mtp = sides.arch.mtp_layers;
+  const bool plain = !rules.first_layers && !rules.last_layers && !rules.account_for_embedding && !rules.account_for_loss;
+  auto [map, broken] = raw.stage_layout.empty() ? even_stages(rules) : parse_stages(raw.stage_layout, rules);
+  for (const auto& [key, message] : broken) {
+    std::string path = "parallel." + key;
+    if (!raw.places.stated(path)) path = kPp;
+    std::string hint;
+    if (raw.stage_layout.empty() && plain)
+      hint = "pipeline_model_parallel_layout, decoder_first/last_pipeline_num_layers or account_for_embedding/loss_in_pipeline_split divide unevenly";
+    faults.add(raw.places.where(path), message, hint, {sides.arch.where_layers});
+  }
+  if (!broken.empty()) return {};
+  if (!raw.stage_layout.empty() && raw.places.stated(kVpp) && map.vpp() != rules.vpp) {
+    faults.add(raw.places.where("parallel.pipeline_model_parallel_layout"),
+               fmt::format("expected {} x {} virtual stages, got {}", rules.pp, rules.vpp, rules.pp * map.vpp()), {}, {raw.places.where(kVpp)});
+  }
+  return map;
+}
+
+std::string resolve_schedule(const Sides& sides, const StageMap& stages, base::Faults& faults) {
+  const Raw& raw = sides.raw;
+  std::string name = raw.training.schedule;
+  if (!raw.schedule_stated && stages.vpp() > 1) name = "interleaved";
+  const schedule::ScheduleEntry* entry = schedule::find_schedule(name);
+  const Where where = raw.places.where(raw.schedule_stated ? "training.schedule" : kPp);
+  if (entry->interleaves != (stages.vpp() > 1)) {
+    faults.add(where,
+               entry->interleaves ? "the interleaved schedule needs more than one virtual stage a rank"
+                                  : fmt::format("{} does not take {} virtual stages a rank", name, stages.vpp()),
+               entry->interleaves ? "virtual_pipeline_model_parallel_size" : "schedule: interleaved");
+    return name;
+  }
+  const std::int64_t samples = raw.training.micro_batch_size * raw.layout.dp();
+  const std::int64_t microbatches = raw.training.global_batch_size / samples;
+  if (entry->interleaves && microbatches % raw.layout.pp != 0) {
+    faults.add(raw.places.where(kGbs),
+               fmt::format("the interleaved schedule needs microbatches in multiples of the {} stages, got {}", raw.layout.pp, microbatches), {},
+               {raw.places.where(kPp)});
+  }
+  return name;
 }
 
 }  // namespace moeplan::scenario

@@ -26,4 +26,9 @@ void check_moe(const Sides& sides, base::Faults& faults);
 // Recompute modules against the model; MemFine's recompute against the granularity.
 void check_recompute(const Sides& sides, base::Faults& faults);
 
+// Which layers each stage holds; a fault and an empty map when the rules cannot be met.
+StageMap resolve_stages(const Sides& sides, base::Faults& faults);
+// The schedule: interleaved where it is not stated and there are virtual stages. Needs a layout whose groups fit.
+std::string resolve_schedule(const Sides& sides, const StageMap& stages, base::Faults& faults);
+
 }  // namespace moeplan::scenario

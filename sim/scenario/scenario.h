@@ -12,6 +12,7 @@
 #include "policy/lrmoe.h"
 #include "policy/memfine.h"
 #include "routing/loads.h"
+#include "scenario/stages.h"
 #include "topology/hardware.h"
 #include "topology/layout.h"
 
@@ -61,6 +62,7 @@ struct Scenario {
   model::Architecture model;
   topology::HardwareProfile hardware;
   topology::Layout layout;
+  StageMap stages;  // which layers each pipeline rank and virtual stage holds
   Training training;
   Optimizer optimizer;
   Recompute recompute;
@@ -74,7 +76,6 @@ struct Scenario {
   std::vector<std::string> warnings;
 
   std::int64_t microbatches() const { return training.global_batch_size / (training.micro_batch_size * layout.dp()); }
-  std::int64_t layers_per_stage() const { return model.layer_count() / layout.pp; }
   std::int64_t usable_bytes() const;    // floor(capacity * usable_fraction)
   std::int64_t capacity_bytes() const;
 };

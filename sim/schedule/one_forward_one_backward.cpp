@@ -1,11 +1,13 @@
 #include <algorithm>
 
+#include "base/check.h"
 #include "schedule/slots.h"
 
 namespace moeplan::schedule {
 
-std::vector<Slot> one_forward_one_backward(std::int64_t stage, std::int64_t stages, std::int64_t microbatches) {
-  check_arguments(stage, stages, microbatches);
+std::vector<Slot> one_forward_one_backward(std::int64_t stage, std::int64_t stages, std::int64_t microbatches, std::int64_t chunks) {
+  check_arguments(stage, stages, microbatches, chunks);
+  MOEPLAN_CHECK(chunks == 1, "this schedule does not interleave");
   // The first backward reaches this stage after the stages behind it have each taken one forward more.
   const std::int64_t warm_up = std::min(stages - stage - 1, microbatches);
   std::vector<Slot> slots;

@@ -1,5 +1,6 @@
 #include "schedule/schedule.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/check.h"
@@ -7,16 +8,18 @@
 
 namespace moeplan::schedule {
 
-void check_arguments(std::int64_t stage, std::int64_t stages, std::int64_t microbatches) {
+void check_arguments(std::int64_t stage, std::int64_t stages, std::int64_t microbatches, std::int64_t chunks) {
+  MOEPLAN_CHECK(chunks >= 1, "a rank has at least one chunk");
   MOEPLAN_CHECK(stages >= 1 && stage >= 0 && stage < stages, "stage outside the pipeline");
   MOEPLAN_CHECK(microbatches >= 1, "a step has at least one microbatch");
 }
 
 std::span<const ScheduleEntry> schedule_table() {
   // Constant once built, so sweeps may read it from several threads.
-  static const std::array<ScheduleEntry, 2> table{{
-      {"1f1b", "one forward one backward: at most p - stage microbatches in flight", &one_forward_one_backward},
-      {"gpipe", "all forwards, then all backwards: every microbatch in flight", &gpipe},
+  static const std::array<ScheduleEntry, 3> table{{
+      {"1f1b", "one forward one backward: at most p - stage microbatches in flight", false, &one_forward_one_backward},
+      {"interleaved", "1F1B over virtual stages: smaller bubble, more in flight", true, &interleaved},
+      {"gpipe", "all forwards, then all backwards: every microbatch in flight", false, &gpipe},
   }};
   return table;
 }
@@ -26,6 +29,15 @@ const ScheduleEntry* find_schedule(const std::string& name) {
     if (entry.name == name) return &entry;
   }
   return nullptr;
+}
+
+std::int64_t most_in_flight(const std::vector<Slot>& slots) {
+  std::int64_t now = 0, most = 0;
+  for (const Slot& slot : slots) {
+    now += slot.direction == Direction::forward ? 1 : -1;
+    most = std::max(most, now);
+  }
+  return most;
 }
 
 }  // namespace moeplan::schedule

@@ -53,8 +53,10 @@ std::vector<StageSummary> summarise_stages(const Iteration& iteration, const std
     stage.stage = s;
     stage.first_rank = s * scenario.layout.stage_size();
     stage.last_rank = stage.first_rank + scenario.layout.stage_size() - 1;
-    stage.first_layer = s * scenario.layers_per_stage();
-    stage.last_layer = stage.first_layer + scenario.layers_per_stage() - 1;
+    const auto layers = scenario.stages.layers_of(s);
+    stage.layer_count = static_cast<std::int64_t>(layers.size());
+    stage.first_layer = layers.empty() ? -1 : layers.front();
+    stage.last_layer = layers.empty() ? -1 : layers.back();
     stage.peak_rank = stage.first_rank;
     const double weight = 1.0 / static_cast<double>(scenario.layout.stage_size());
     for (std::int64_t r = stage.first_rank; r <= stage.last_rank; ++r) {

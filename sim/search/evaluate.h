@@ -29,7 +29,8 @@ struct Fit {
 Fit judge(std::int64_t device_bytes, std::int64_t usable_bytes, std::int64_t capacity_bytes);
 
 struct StageSummary {
-  std::int64_t stage = 0, first_rank = 0, last_rank = 0, first_layer = 0, last_layer = 0;
+  std::int64_t stage = 0, first_rank = 0, last_rank = 0, first_layer = 0, last_layer = 0,
+               layer_count = 0;  // -1 without layers; with virtual stages those between belong to other stages too
   std::int64_t peak_allocated_bytes = 0, peak_rank = 0, static_bytes = 0;
   double busy_s = 0, bubble_s = 0;  // means over the stage's ranks
   double s_max_rows = 0;            // with MemFine: rows that the adaptive rule allows; else 0

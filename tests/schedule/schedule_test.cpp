@@ -12,24 +12,15 @@ namespace moeplan::schedule {
 namespace {
 
 // "F0 F1 B0 ...": what a reader writes down by hand.
-std::string text(const std::string& name, std::int64_t stage, std::int64_t stages, std::int64_t microbatches) {
+std::string text(const std::string& name, std::int64_t stage, std::int64_t stages, std::int64_t microbatches, std::int64_t chunks = 1) {
   std::string out;
-  for (const Slot& slot : find_schedule(name)->slots(stage, stages, microbatches)) {
+  for (const Slot& slot : find_schedule(name)->slots(stage, stages, microbatches, chunks)) {
     if (!out.empty()) out += ' ';
     out += slot.direction == Direction::forward ? 'F' : 'B';
     out += std::to_string(slot.microbatch);
+    if (chunks > 1) out += static_cast<char>('a' + slot.chunk);
   }
   return out;
-}
-
-std::int64_t most_in_flight(const std::vector<Slot>& slots) {
-  std::int64_t now = 0;
-  std::int64_t most = 0;
-  for (const Slot& slot : slots) {
-    now += slot.direction == Direction::forward ? 1 : -1;
-    most = std::max(most, now);
-  }
-  return most;
 }
 
 }  // namespace
@@ -62,13 +53,14 @@ TEST_CASE("every schedule visits each microbatch once forward and later once bac
     for (std::int64_t stages = 1; stages <= 6; ++stages) {
       for (std::int64_t stage = 0; stage < stages; ++stage) {
         for (std::int64_t microbatches = 1; microbatches <= 9; ++microbatches) {
+          if (entry.interleaves && microbatches % stages != 0) continue;
           CAPTURE(entry.name);
           CAPTURE(stage);
           CAPTURE(stages);
           CAPTURE(microbatches);
           std::int64_t forward = 0;
           std::int64_t backward = 0;
-          for (const Slot& slot : entry.slots(stage, stages, microbatches)) {
+          for (const Slot& slot : entry.slots(stage, stages, microbatches, 1)) {
             std::int64_t& next = slot.direction == Direction::forward ? forward : backward;
             REQUIRE(slot.microbatch == next);
             REQUIRE(slot.chunk == 0);
@@ -87,9 +79,9 @@ TEST_CASE("microbatches in flight: 1f1b holds min(p - r, m), gpipe holds m") {
   for (std::int64_t stages = 1; stages <= 6; ++stages) {
     for (std::int64_t stage = 0; stage < stages; ++stage) {
       for (std::int64_t microbatches = 1; microbatches <= 9; ++microbatches) {
-        CHECK(most_in_flight(find_schedule("1f1b")->slots(stage, stages, microbatches)) ==
+        CHECK(most_in_flight(find_schedule("1f1b")->slots(stage, stages, microbatches, 1)) ==
               std::min(stages - stage, microbatches));
-        CHECK(most_in_flight(find_schedule("gpipe")->slots(stage, stages, microbatches)) == microbatches);
+        CHECK(most_in_flight(find_schedule("gpipe")->slots(stage, stages, microbatches, 1)) == microbatches);
       }
     }
   }
@@ -105,11 +97,35 @@ TEST_CASE("schedules are found by their exact name") {
 
 TEST_CASE("a stage outside the pipeline or a step without microbatches is an error of the program") {
   for (const ScheduleEntry& entry : schedule_table()) {
-    CHECK_THROWS_AS(entry.slots(4, 4, 8), base::InternalError);
-    CHECK_THROWS_AS(entry.slots(-1, 4, 8), base::InternalError);
-    CHECK_THROWS_AS(entry.slots(0, 4, 0), base::InternalError);
-    CHECK_NOTHROW(entry.slots(3, 4, 1));
+    CHECK_THROWS_AS(entry.slots(4, 4, 8, 1), base::InternalError);
+    CHECK_THROWS_AS(entry.slots(-1, 4, 8, 1), base::InternalError);
+    CHECK_THROWS_AS(entry.slots(0, 4, 0, 1), base::InternalError);
+    CHECK_NOTHROW(entry.slots(3, 4, 1, 1));
   }
+}
+
+TEST_CASE("interleaved: two stages, two virtual stages, four microbatches, by hand") {
+  // Groups of two microbatches run through chunk a, then b; backward through b, then a. Warm-up 2(p - r - 1) + (v - 1)p: 4 and 2.
+  CHECK(text("interleaved", 0, 2, 4, 2) == "F0a F1a F0b F1b F2a B0b F3a B1b F2b B0a F3b B1a B2b B3b B2a B3a");
+  CHECK(text("interleaved", 1, 2, 4, 2) == "F0a F1a F0b B0b F1b B1b F2a B0a F3a B1a F2b B2b F3b B3b B2a B3a");
+}
+
+TEST_CASE("interleaved visits every chunk of every microbatch once each way, and holds what MemFine's m_g says") {
+  for (std::int64_t stages : {1, 2, 4})
+    for (std::int64_t stage = 0; stage < stages; ++stage)
+      for (std::int64_t chunks : {2, 3}) {
+        const std::int64_t microbatches = 4 * stages;
+        const auto slots = find_schedule("interleaved")->slots(stage, stages, microbatches, chunks);
+        std::vector<int> state(static_cast<std::size_t>(microbatches * chunks), 0);
+        for (const Slot& slot : slots) {
+          int& s = state[static_cast<std::size_t>(slot.microbatch * chunks + slot.chunk)];
+          REQUIRE(s == (slot.direction == Direction::forward ? 0 : 1));
+          ++s;
+        }
+        CHECK(std::all_of(state.begin(), state.end(), [](int s) { return s == 2; }));
+        // v p + p - 2 r - 1, unless the step is shorter.
+        CHECK(most_in_flight(slots) == std::min(chunks * stages + stages - 2 * stage - 1, microbatches * chunks));
+      }
 }
 
 }  // namespace moeplan::schedule
