@@ -151,9 +151,9 @@ TEST_CASE("evidence: the peak of a precision counts only where it is used") {
 
 TEST_CASE("a copy between device and host by hand") {
   auto profile = cost::test::round_profile();
-  CHECK(!has_host_link(profile));
+  CHECK(!cost::has_host_link(profile));
   CHECK(cost::host_copy_time_s(0, profile) == 0);
   profile.network.host_link_bandwidth = value(50e9);
-  CHECK(has_host_link(profile));
+  CHECK(cost::has_host_link(profile));
   CHECK(cost::host_copy_time_s(1e6, profile) == Approx(22e-6));  // 2 us and 1 MB at 50 GB/s
 }
