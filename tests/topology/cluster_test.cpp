@@ -132,3 +132,71 @@ TEST_CASE("a cluster of 16,384 GPUs is built and routed") {
   CHECK(cluster.vertex_count() == 16384 + 2048 + 2 * 16384 + 1);
   CHECK(names(cluster.route(16383, 0)) == "gpu16383-nic16383 nic16383-fabric fabric-nic0 nic0-gpu0");
 }
+
+namespace {
+
+topology::Value value(double number) { return {number, topology::Evidence::assumed, "test"}; }
+
+}  // namespace
+
+TEST_CASE("a scale-up domain spans hosts: one switch, NICs stay with the hosts") {
+  topology::HardwareProfile profile = round_profile(4, 4);
+  profile.network.scale_up_domain = value(16);
+  profile.network.ranks_per_domain = value(8);  // two hosts of 4
+  const Cluster cluster(profile, 16);
+  CHECK(cluster.nodes() == 4);
+  CHECK(cluster.domain_gpus() == 8);
+  CHECK(cluster.host_of(5) == 1);
+  CHECK(cluster.domain_of(5) == 0);
+  CHECK(cluster.domain_of(8) == 1);
+  CHECK(names(cluster.route(1, 6)) == "gpu1-switch0 switch0-gpu6");  // two hosts, one domain
+  CHECK(names(cluster.route(6, 9)) == "gpu6-nic6 nic6-fabric fabric-nic9 nic9-gpu9");
+  // 16 GPUs + 2 switches + 16 senders + fabric + 16 receivers
+  CHECK(cluster.vertex_count() == 51);
+}
+
+TEST_CASE("leaves and spine: hosts of one leaf do not reach the spine; uplinks carry the share") {
+  topology::HardwareProfile profile = round_profile(8, 8);
+  profile.network.gpus_per_leaf = value(16);
+  profile.network.oversubscription = value(4);
+  const Cluster cluster(profile, 48);
+  CHECK(cluster.leaf_of(15) == 0);
+  CHECK(cluster.leaf_of(16) == 1);
+  CHECK(cluster.pod_of(47) == 2);
+  CHECK(cluster.oversubscription() == 4);
+  CHECK(names(cluster.route(3, 13)) == "gpu3-nic3 nic3-leaf0 leaf0-nic13 nic13-gpu13");
+  const std::vector<Link> far = cluster.route(3, 40);
+  CHECK(names(far) == "gpu3-nic3 nic3-leaf0 leaf0-spine spine-leaf2 leaf2-nic40 nic40-gpu40");
+  CHECK(latency_s(far) == doctest::Approx(8e-6));
+  CHECK(far[2].bytes_per_s == doctest::Approx(16 * 10e9 / 4));
+  CHECK(cluster.vertex_count() == 48 + 6 + 48 + 3 + 1 + 48);
+}
+
+TEST_CASE("rails: NIC i of every host of a pod is on leaf i") {
+  topology::HardwareProfile profile = round_profile(8, 4);  // two GPUs a NIC
+  profile.network.gpus_per_leaf = value(4);                 // one NIC of each of two hosts
+  profile.network.rails = value(1);
+  const Cluster cluster(profile, 40);  // five hosts: pods of 2, 2, 1
+  CHECK(cluster.leaf_of(0) == 0);
+  CHECK(cluster.leaf_of(1) == 0);
+  CHECK(cluster.leaf_of(7) == 3);
+  CHECK(cluster.leaf_of(8) == 0);   // second host, NIC 0
+  CHECK(cluster.leaf_of(16) == 4);  // second pod
+  CHECK(cluster.pod_of(15) == 0);
+  CHECK(cluster.pod_of(16) == 1);
+  CHECK(cluster.pod_of(39) == 2);
+  CHECK(names(cluster.route(0, 8)) == "gpu0-nic0 nic0-leaf0 leaf0-nic4 nic4-gpu8");
+  CHECK(names(cluster.route(0, 10)) == "gpu0-nic0 nic0-leaf0 leaf0-spine spine-leaf1 leaf1-nic5 nic5-gpu10");
+}
+
+TEST_CASE("a fabric with faults keeps a share of the NIC rate; staging doubles the scale-up latency") {
+  topology::HardwareProfile profile = round_profile(8, 8);
+  profile.network.health = value(0.5);
+  profile.network.peer_to_peer = value(0);
+  const Cluster cluster(profile, 16);
+  CHECK(cluster.nic_rate() == doctest::Approx(5e9));
+  CHECK(cluster.scale_up_rate() == doctest::Approx(100e9));
+  CHECK(cluster.scale_up_latency() == 4e-6);
+  profile.network.peer_to_peer = value(1);
+  CHECK(Cluster(profile, 16).scale_up_latency() == 2e-6);
+}

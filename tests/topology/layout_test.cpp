@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 using namespace moeplan;
@@ -24,8 +25,10 @@ Layout layout_of(std::int64_t world, std::int64_t tp, std::int64_t cp, std::int6
 }
 
 using Ranks = std::vector<std::int64_t>;
-constexpr GroupKind kKinds[] = {GroupKind::tp,  GroupKind::ep,    GroupKind::dp,
-                                GroupKind::edp, GroupKind::stage, GroupKind::world};
+constexpr GroupKind kKinds[] = {GroupKind::tp, GroupKind::ep,      GroupKind::dp,   GroupKind::edp,
+                                GroupKind::cp, GroupKind::dp_only, GroupKind::etp,  GroupKind::etp_ep,
+                                GroupKind::pp, GroupKind::stage,   GroupKind::world};
+static_assert(std::size(kKinds) == topology::kGroupKinds);
 
 std::string text(const Layout& layout) {
   std::string result = "world";
@@ -57,6 +60,7 @@ void check_partition(const Layout& layout, GroupKind kind) {
     REQUIRE(index < group_count(layout, kind));
     const Ranks members = group_members(layout, kind, rank);
     REQUIRE(std::count(members.begin(), members.end(), rank) == 1);
+    REQUIRE(static_cast<std::int64_t>(members.size()) == group_size(layout, kind));
     const bool is_new = indices.insert(index).second;
     for (const std::int64_t member : members) {
       REQUIRE(group_index(layout, kind, member) == index);
@@ -157,6 +161,63 @@ TEST_CASE("place and rank_of are inverse, and every kind of group partitions the
               for (const GroupKind kind : kKinds) check_partition(layout, kind);
             }
   CHECK(layouts > 100);
+}
+
+TEST_CASE("world 32, TP 2, CP 2, PP 2, EP 4: groups by hand") {
+  // A stage has 16 ranks. Dense: tp = r mod 2, cp = (r / 2) mod 2, dp = r / 4 of 4.
+  for (const std::int64_t etp : {1, 2}) {
+    const Layout layout = layout_of(32, 2, 2, 2, 4, etp);
+    CHECK(layout.dp() == 4);
+    CHECK(group_members(layout, GroupKind::tp, 22) == Ranks{22, 23});
+    CHECK(group_members(layout, GroupKind::cp, 5) == Ranks{5, 7});
+    CHECK(group_members(layout, GroupKind::cp, 22) == Ranks{20, 22});
+    CHECK(group_members(layout, GroupKind::dp_only, 5) == Ranks{1, 5, 9, 13});
+    CHECK(group_members(layout, GroupKind::dp_cp, 5) == Ranks{1, 3, 5, 7, 9, 11, 13, 15});
+    CHECK(group_members(layout, GroupKind::pp, 5) == Ranks{5, 21});
+    CHECK(group_members(layout, GroupKind::pp, 30) == Ranks{14, 30});
+    CHECK(group_count(layout, GroupKind::cp) == 16);
+    CHECK(group_count(layout, GroupKind::dp_only) == 8);
+    CHECK(group_count(layout, GroupKind::pp) == 16);
+  }
+  // ETP 1: ep = r mod 4, edp = r / 4 of 4 in a stage
+  const Layout one = layout_of(32, 2, 2, 2, 4, 1);
+  CHECK(one.edp() == 4);
+  CHECK(group_members(one, GroupKind::etp, 6) == Ranks{6});
+  CHECK(group_members(one, GroupKind::ep, 22) == Ranks{20, 21, 22, 23});
+  CHECK(group_members(one, GroupKind::etp_ep, 22) == Ranks{20, 21, 22, 23});
+  CHECK(group_members(one, GroupKind::edp, 22) == Ranks{18, 22, 26, 30});
+  // ETP 2: etp = r mod 2, ep = (r / 2) mod 4, edp = r / 8 of 2 in a stage
+  const Layout two = layout_of(32, 2, 2, 2, 4, 2);
+  CHECK(two.edp() == 2);
+  CHECK(group_members(two, GroupKind::etp, 22) == Ranks{22, 23});
+  CHECK(group_members(two, GroupKind::ep, 22) == Ranks{16, 18, 20, 22});
+  CHECK(group_members(two, GroupKind::etp_ep, 22) == Ranks{16, 17, 18, 19, 20, 21, 22, 23});
+  CHECK(group_members(two, GroupKind::edp, 22) == Ranks{22, 30});
+  CHECK(group_count(two, GroupKind::etp_ep) == 4);
+}
+
+TEST_CASE("groups as text: a heading a kind, a line a group, long groups shortened") {
+  const std::string small = groups_text(layout_of(8, 2, 1, 2, 2, 1));
+  // stages of 4: dp = r / 2 of 2
+  CHECK(small.find("tensor parallel (tp): 4 groups of 2\n  0: 0 1\n  1: 2 3\n  2: 4 5\n  3: 6 7\n") == 0);
+  CHECK(small.find("data parallel (dp): 4 groups of 2\n  0: 0 2\n  1: 1 3\n  2: 4 6\n  3: 5 7\n") != std::string::npos);
+  CHECK(small.find("pipeline parallel (pp): 4 groups of 2\n  0: 0 4\n  1: 1 5\n") != std::string::npos);
+  CHECK(small.find("world: 1 group of 8\n  0: 0 1 2 3 4 5 6 7\n") != std::string::npos);
+  const std::string large = groups_text(layout_of(128, 2, 1, 1, 1, 1));
+  CHECK(large.find("data parallel (dp): 2 groups of 64\n  0: 0 2 .. 126 (64 ranks)\n") != std::string::npos);
+}
+
+TEST_CASE("virtual stages need more than one stage, and move no rank") {
+  Layout layout = layout_of(16, 2, 1, 1, 4, 1);
+  layout.vpp = 2;
+  const auto faults = layout_faults(layout);
+  REQUIRE(faults.size() == 1);
+  CHECK(faults[0].first == "virtual_pipeline_model_parallel_size");
+  layout.pp = 2;
+  CHECK(layout_faults(layout).empty());
+  CHECK(group_members(layout, GroupKind::pp, 3) == Ranks{3, 11});
+  layout.vpp = 0;
+  CHECK(layout_faults(layout).size() == 1);
 }
 
 TEST_CASE("a layout that does not divide the world names the numbers of each rule it breaks") {
