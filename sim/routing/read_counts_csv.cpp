@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 
 #include "base/file.h"
 #include "base/nearest.h"
 #include "routing/count_grid.h"
+#include "routing/count_rows.h"
 #include "routing/formats.h"
 
 namespace moeplan::routing {
 namespace {
 
-constexpr std::int64_t kLargestSum = 1'000'000'000'000'000;  // of a row; keeps scaling inside 128 bits
-constexpr std::size_t kMostExperts = 65'535;
 constexpr std::string_view kUtf8Mark = "\xEF\xBB\xBF";  // spreadsheets write it
 
 struct Cell {
@@ -180,13 +178,12 @@ class CsvReader {
 
 }  // namespace
 
-bool is_counts_csv(const std::string& path) {
-  std::error_code failed;
-  return has_suffix(path, ".csv") && !std::filesystem::is_directory(path, failed);
-}
+bool is_counts_csv(const std::string& path) { return is_file_with_suffix(path, ".csv"); }
 
 CountTrace parse_counts_csv(std::string_view text, const std::string& file) { return CsvReader(text, file).read(); }
 
-Trace read_counts_csv(const std::string& path, std::int64_t) { return parse_counts_csv(base::read_text(path), path); }
+Trace read_counts_csv(const TracePath& path, std::int64_t) {
+  return parse_counts_csv(base::read_text(path.file), path.file);
+}
 
 }  // namespace moeplan::routing

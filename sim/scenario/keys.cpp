@@ -71,6 +71,8 @@ constexpr auto kKeys = std::to_array<Key>({
     {"moe.policies.lrmoe.seed"},
     {"routing", {}, true},
     {"routing.trace"},
+    {"routing.map", {}, true},
+    {"routing.map.layers"},
     {"routing.resample"},
     {"routing.seed"},
     {"routing.balanced"},

@@ -15,6 +15,7 @@ struct RawRouting {
   enum class Kind { none, trace, balanced, lognormal };
   Kind kind = Kind::none;
   std::string trace;  // as written
+  routing::TraceMap map;
   routing::Resample resample = routing::Resample::lines;
   double sigma = 0;
   std::uint64_t seed = 1;

@@ -44,7 +44,7 @@ TEST_CASE("values of other versions are refused by name, and unknown ones with t
       {"pipeline_model_parallel_layout", "'Et*4|L'", "a layout string is not supported in this version"},
       {"routing", "{ preset: aux-loss, iteration: 50 }",
        "a preset of routing is not supported in this version; expected trace, balanced or lognormal"},
-      {"routing", "{ balanced: true, map: { layers: cyclic } }", "a map of layers is not supported in this version"},
+      {"routing", "{ balanced: true, map: { layers: cyclic } }", "'map' is a key of routing by a trace"},
       {"policies", "{ symi: {} }", "this policy is not supported in this version; expected memfine or lrmoe"},
   };
   for (const Case& c : cases) {
