@@ -32,6 +32,15 @@ std::vector<Cell> cells_of(std::string_view line) {
   }
 }
 
+// For messages: at most 40 bytes, and not a part of a character.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMostShown = 40;
+  if (text.size() <= kMostShown) return std::string(text);
+  std::size_t cut = kMostShown;
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0u) == 0x80u) --cut;
+  return std::string(text.substr(0, cut)) + "...";
+}
+
 enum class Key { step, layer, microbatch, source };
 constexpr std::array<std::string_view, 4> kKeyNames = {"step", "layer", "microbatch", "source"};
 
@@ -92,7 +101,7 @@ class CsvReader {
     for (; i < cells.size(); ++i) {
       const std::string wanted = fmt::format("e{}", i - first);
       if (cells[i].text == wanted) continue;
-      faults_.add(at(1, cells[i].column), fmt::format("expected column '{}', got '{}'", wanted, cells[i].text));
+      faults_.add(at(1, cells[i].column), fmt::format("expected column '{}', got '{}'", wanted, shown(cells[i].text)));
       return;
     }
     if (cells.size() - first > kMostExperts) faults_.add(at(1, 0), "more than 65,535 experts");
@@ -104,7 +113,7 @@ class CsvReader {
     const std::vector<std::string> names(kKeyNames.begin(), kKeyNames.end());
     std::string hint = base::nearest_hint(cell.text, names);
     if (hint.empty()) hint = "expected step, layer, microbatch, source, then e0, e1, ...";
-    faults_.add(at(1, cell.column), fmt::format("unknown column '{}'", cell.text), std::move(hint));
+    faults_.add(at(1, cell.column), fmt::format("unknown column '{}'", shown(cell.text)), std::move(hint));
   }
 
   void row(std::string_view line) {
@@ -145,8 +154,7 @@ class CsvReader {
     if (number && failed == std::errc{} && value >= 0 && value <= kLargestSum) return value;
     const bool negative = number && cell.text.starts_with('-');
     const char* expected = number && !negative ? "at most 10^15" : "a whole number >= 0";
-    faults_.add(at(number_, cell.column),
-                fmt::format("{}: expected {}, got '{}'", what, expected, cell.text.substr(0, 40)));
+    faults_.add(at(number_, cell.column), fmt::format("{}: expected {}, got '{}'", what, expected, shown(cell.text)));
     return std::nullopt;
   }
 

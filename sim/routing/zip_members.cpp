@@ -71,7 +71,7 @@ std::optional<std::string> ZipMembers::read(const std::string& name, std::int64_
   if (!member) fail(file_, "cannot read '" + name + "': " + zip_strerror(archive_->handle));
   // The stated size is not trusted: what comes is counted.
   std::string content;
-  std::vector<char> buffer(std::size_t{1} << 18);
+  std::vector<char> buffer(std::size_t{1} << 16);
   while (true) {
     const zip_int64_t size = zip_fread(member.get(), buffer.data(), buffer.size());
     if (size < 0) fail(file_, "cannot read '" + name + "': " + zip_file_strerror(member.get()));

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -111,6 +112,18 @@ TEST_CASE("--json must not replace the file of a part of a trace") {
   const std::string path = folder.write("c.json", "{}");
   CHECK(holds(moeplan({"trace", "info", path + "#m/a", "--json", path}).err, "would replace the input"));
   CHECK(content_of(path) == "{}");
+}
+
+TEST_CASE("trace info names the part of the file, and tokens that were left out") {
+  const std::string data = kRoot + "/tests/data/routing/";
+  const Result part = moeplan({"trace", "info", data + "olmoe/expert_counts.json#olmoe/c4"});
+  CHECK(part.status == 0);
+  CHECK(part.out.starts_with("TRACE  expert_counts.json#olmoe/c4: 3 layers, 64 experts, 8 a token, 1 step"));
+  const Result missing = moeplan({"trace", "info", data + "arrays/missing.npz", "--json", "-"});
+  CHECK(json::parse(missing.out)["tokens_without_route"] == 1);
+  std::string text = moeplan({"trace", "info", data + "arrays/missing.npz"}).out;
+  text.erase(std::remove_if(text.begin(), text.end(), [](char c) { return c == ' ' || c == '\n'; }), text.end());
+  CHECK(holds(text, "4tokens,1tokenwithoutarouteleftout"));  // lines are wrapped anywhere
 }
 
 }  // namespace moeplan::cli

@@ -112,19 +112,26 @@ TEST_CASE("a map lets the model read a trace of other layers, by turns or by a l
   const std::string without = refusal(with_map(""));
   CHECK(holds(without, "the trace has the MoE layers {0, 7}, the model {1..3}"));
   CHECK(holds(without, "hint: routing.map: { layers: cyclic }"));
+  // Copies of expert 0 over the 8 replicas and 2 microbatches of a step: 16 x 128 tokens of 2 copies, of which layer 0
+  // sends a half and layer 7 an eighth.
+  constexpr std::int64_t kHalf = 2048, kEighth = 512;
   const auto first_of = [](const Scenario& s, std::int64_t layer) {
     std::vector<std::int64_t> counts(8, 0);
-    s.loads->add_counts({0, 0, 0, 0, 128}, layer, counts);
-    return counts[0];  // 128 tokens of 2 copies: half of 256, or an eighth
+    for (std::int64_t replica = 0; replica < 8; ++replica) {
+      for (std::int64_t microbatch = 0; microbatch < 2; ++microbatch) {
+        s.loads->add_counts({0, microbatch, replica, 0, 128}, layer, counts);
+      }
+    }
+    return counts[0];
   };
   const Scenario cyclic = resolve(with_map(", map: { layers: cyclic }"));
-  CHECK(first_of(cyclic, 0) == 128);
-  CHECK(first_of(cyclic, 1) == 32);
-  CHECK(first_of(cyclic, 2) == 128);
+  CHECK(first_of(cyclic, 0) == kHalf);
+  CHECK(first_of(cyclic, 1) == kEighth);
+  CHECK(first_of(cyclic, 2) == kHalf);
   const Scenario listed = resolve(with_map(", map: { layers: [7, 7, 0] }"));
-  CHECK(first_of(listed, 0) == 32);
-  CHECK(first_of(listed, 2) == 128);
-  CHECK(first_of(resolve(with_map(""), {{"routing.map.layers", "cyclic"}}), 1) == 32);
+  CHECK(first_of(listed, 0) == kEighth);
+  CHECK(first_of(listed, 2) == kHalf);
+  CHECK(first_of(resolve(with_map(""), {{"routing.map.layers", "cyclic"}}), 1) == kEighth);
   CHECK(holds(refusal(with_map(", map: { layers: [7, 0] }")), "routing.map.layers: the map has 2 layers, the model 3"));
   CHECK(holds(refusal(with_map(", map: { layers: [7, 0, 1] }")), "the map names layer 1, the trace has {0, 7}"));
   CHECK(holds(refusal(with_map(", map: { layers: twice }")), "expected 'cyclic' or a list of layers"));
