@@ -258,7 +258,14 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
       refuse(std::string(name) + ": expected a path");
     }
   }
-  if (!arguments.csv.empty() && arguments.csv == arguments.jsonl) refuse("--csv and --jsonl name the same file");
+  const std::pair<const char*, const std::string&> files[] = {
+      {"--json", arguments.json}, {"--csv", arguments.csv}, {"--jsonl", arguments.jsonl}};
+  for (std::size_t i = 0; i < std::size(files); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (files[i].second.empty() || files[i].second != files[j].second) continue;
+      refuse(std::string(files[j].first) + " and " + files[i].first + " name the same file");
+    }
+  }
   finish(texts, arguments);
   return arguments;
 }

@@ -79,6 +79,8 @@ TEST_CASE("an output that would harm an input or cannot be written is refused be
   }
   CHECK(holds(small("sweep", scenario, {"--vary", "ep=4", "--csv", folder.at("a"), "--jsonl", folder.at("a")}).err,
               "--csv and --jsonl name the same file"));
+  CHECK(holds(small("sweep", scenario, {"--vary", "ep=4", "--json", folder.at("a"), "--csv", folder.at("a")}).err,
+              "--json and --csv name the same file"));
   // A sweep that never starts leaves an old file as it was.
   const std::string old = folder.write("old.csv", "old\n");
   CHECK(small("sweep", folder.at("none.yaml"), {"--vary", "ep=4", "--csv", old}).status == 2);

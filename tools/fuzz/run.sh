@@ -15,7 +15,7 @@ status=0
 for target in "${targets[@]}"; do
   mkdir -p "$build/fuzz/$target"
   echo "== $target: $seconds s"
-  nice "$build/tools/fuzz/fuzz_$target" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=2048 -timeout=20 \
+  nice "$build/tools/fuzz/fuzz_$target" -max_total_time="$seconds" -max_len=16384 -rss_limit_mb=2048 -timeout=20 \
     -print_final_stats=1 -artifact_prefix="$build/fuzz/$target-found-" "$build/fuzz/$target" \
     "$root/tests/fuzz/$target" >"$build/fuzz/$target.log" 2>&1 || status=1
   grep -E 'stat::number_of_executed_units|ERROR|SUMMARY|broken promise' "$build/fuzz/$target.log" || true
