@@ -90,7 +90,7 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
       add_command(app, "sweep", "What if: any keys over any values",
                   "Examples:\n"
                   "  moeplan sweep scenarios/quickstart.yaml --vary ep=8,16 --vary mbs=1,2\n"
-                  "  moeplan sweep scenarios/quickstart.yaml --vary memfine.chunks=1,2,4,8 --json rows.json");
+                  "  moeplan sweep scenarios/quickstart.yaml --vary memfine.chunks=1,2,4,8 --csv rows.csv");
   add_scenario_options(sweep, arguments, texts);
   sweep
       .add_option("--vary", arguments.vary,
@@ -98,6 +98,9 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
       ->type_name("KEY=V1,V2,...")
       ->required()
       ->allow_extra_args(false);
+  sweep.add_option("--csv", arguments.csv, "Also write each row to FILE as it finishes, as CSV")->type_name("FILE");
+  sweep.add_option("--jsonl", arguments.jsonl, "Also write each row to FILE as it finishes, a JSON object a line")
+      ->type_name("FILE");
 
   CLI::App& chunks = add_command(app, "chunks", "MemFine: what do chunk counts and the adaptive rule cost and save?",
                                  "Examples:\n"
@@ -124,7 +127,9 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
                                "Examples:\n"
                                "  moeplan trace info scenarios/traces/esft_dsv2lite_law --ep 8,16,32\n"
                                "  moeplan trace info counts.csv --json -");
-  info.add_option("PATH", arguments.trace, "A trace: a folder of expert_weights_*.txt[.zst], or a .csv[.zst] of counts")
+  info.add_option("PATH", arguments.trace,
+                  "A trace (docs/traces.md): a folder of expert_weights_*.txt, or a .csv, .jsonl, .npy, .npz or "
+                  ".json; each also .zst; FILE#PART where a file holds several")
       ->required();
   info.add_option("--ep", texts.ep, "Numbers of expert-parallel ranks (default " + texts.ep + ")")
       ->type_name("N,N,...");
@@ -269,6 +274,20 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
   arguments.command = command_of(app);
   const CLI::Option* json = selected(app).get_option_no_throw("--json");
   if (json != nullptr && json->count() > 0 && arguments.json.empty()) refuse("--json: expected a path or '-'");
+  for (const char* name : {"--csv", "--jsonl"}) {
+    const CLI::Option* rows = selected(app).get_option_no_throw(name);
+    if (rows != nullptr && rows->count() > 0 && rows->as<std::string>().empty()) {
+      refuse(std::string(name) + ": expected a path");
+    }
+  }
+  const std::pair<const char*, const std::string&> files[] = {
+      {"--json", arguments.json}, {"--csv", arguments.csv}, {"--jsonl", arguments.jsonl}};
+  for (std::size_t i = 0; i < std::size(files); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (files[i].second.empty() || files[i].second != files[j].second) continue;
+      refuse(std::string(files[j].first) + " and " + files[i].first + " name the same file");
+    }
+  }
   finish(texts, arguments);
   return arguments;
 }

@@ -20,6 +20,7 @@ struct Arguments {
   int threads = 0;            // --threads: 0 for as many as the machine has
   bool stats = false, strict = false;
   std::vector<std::string> vary;      // sweep: texts of --vary
+  std::string csv, jsonl;             // sweep: files that rows are appended to, "" for none
   std::vector<std::int64_t> counts;   // chunks: ascending, distinct, >= 1
   std::vector<std::string> policies;  // compare: as typed, distinct
   std::string trace;                  // trace info: the path

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "routing/trace.h"
 
 namespace moeplan::cli {
 namespace {
@@ -33,7 +34,7 @@ int dispatch(const Context& context) {
 std::vector<std::string> inputs_of(const Arguments& arguments) {
   std::vector<std::string> inputs;
   if (!arguments.scenario.empty()) inputs.push_back(arguments.scenario);
-  if (!arguments.trace.empty()) inputs.push_back(arguments.trace);
+  if (!arguments.trace.empty()) inputs.push_back(routing::split_trace_path(arguments.trace).file);
   return inputs;
 }
 

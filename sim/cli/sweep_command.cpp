@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/row_file.h"
 #include "report/report.h"
 #include "search/sweep.h"
 
@@ -18,14 +19,25 @@ using Clock = std::chrono::steady_clock;
 // The reader of standard output is gone and no file wants the rows.
 struct OutputClosed {};
 
-// Rows that are done. The JSON file is rewritten as they come, but not more often than twice a second, and so that
-// writing takes a tenth of the time at most.
+// Rows that are done. They are appended to the files of --csv and --jsonl at once. The JSON file is rewritten as they
+// come, but not more often than twice a second, and so that writing takes a tenth of the time at most.
 class Rows {
  public:
-  Rows(const Context& context, const std::vector<search::Axis>& axes) : context_(context), axes_(axes) {}
+  Rows(const Context& context, const std::vector<search::Axis>& axes)
+      : context_(context),
+        axes_(axes),
+        csv_("--csv", context.arguments.csv, {context.arguments.scenario}),
+        jsonl_("--jsonl", context.arguments.jsonl, {context.arguments.scenario}) {}
+
+  void start() {
+    context_.output.text(report::sweep_header(axes_));
+    csv_.add(report::sweep_csv_header(axes_));
+  }
 
   void add(const search::SweepRow& row) {
     context_.output.text(report::sweep_row(axes_, row));
+    if (csv_.wanted()) csv_.add(report::sweep_csv_row(row));
+    if (jsonl_.wanted()) jsonl_.add(report::sweep_jsonl_row(axes_, row));
     if (!row.evaluation && first_error_.empty()) first_error_ = row.error;
     if (row.evaluation) {
       any_evaluated_ = true;
@@ -34,7 +46,7 @@ class Rows {
       if (context_.arguments.strict) collect_evidence(row.evaluation->scenario->hardware);
     }
     if (!context_.output.wants_json()) {
-      if (!context_.output.open()) throw OutputClosed{};
+      if (!context_.output.open() && !csv_.wanted() && !jsonl_.wanted()) throw OutputClosed{};
       return;
     }
     rows_.push_back(slim(row));
@@ -82,6 +94,7 @@ class Rows {
 
   const Context& context_;
   const std::vector<search::Axis>& axes_;
+  RowFile csv_, jsonl_;
   std::vector<search::SweepRow> rows_;
   base::Faults evidence_;
   std::string first_error_;
@@ -127,17 +140,17 @@ bool shows_progress(const Context& context) {
 int sweep_command(const Context& context) {
   const Arguments& arguments = context.arguments;
   const std::vector<search::Axis> axes = parse_axes(arguments.vary);
+  Rows rows(context, axes);
   if (arguments.strict) check_first(arguments, axes);
   std::size_t total = 1, done = 0;
   for (const search::Axis& axis : axes) total *= axis.values.size();
   const bool progress = shows_progress(context);
-  Rows rows(context, axes);
   bool started = false;
   try {
     search::run_sweep(
         arguments.scenario, arguments.options, axes,
         [&](const search::SweepRow& row) {
-          if (!started) context.output.text(report::sweep_header(axes));
+          if (!started) rows.start();
           started = true;
           rows.add(row);
           if (progress) context.err << fmt::format("\rrow {} of {}", ++done, total) << std::flush;

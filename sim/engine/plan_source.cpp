@@ -112,7 +112,8 @@ void PlanSource::meet(const plan::Op& op, const plan::Visit& visit, std::int64_t
         op.stream == Stream::send_next || op.stream == Stream::receive_next;  // this rank is on the earlier stage
     const std::size_t channel = static_cast<std::size_t>(op.stream) - static_cast<std::size_t>(Stream::send_next);
     // Virtual stages wrap round: the first stage receives from the last.
-    const std::int64_t before = rank >= layout.stage_size() ? rank - layout.stage_size() : rank + (layout.pp - 1) * layout.stage_size();
+    const std::int64_t before =
+        rank >= layout.stage_size() ? rank - layout.stage_size() : rank + (layout.pp - 1) * layout.stage_size();
     const std::int64_t border = earlier ? rank : before;
     out.rendezvous = make_key(forward ? kForwardBorder : kBackwardBorder, border, state.transfers[channel]++);
     out.members = 2;
@@ -128,12 +129,12 @@ void PlanSource::meet(const plan::Op& op, const plan::Visit& visit, std::int64_t
 }
 
 double PlanSource::collective_s(const plan::Op& op, std::int64_t bytes, std::span<const std::int64_t> ranks) {
-  const auto key = std::make_tuple(static_cast<int>(op.collective) * 1'000'000 + static_cast<int>(ranks.size()), bytes, ranks.front(),
-                                   ranks.size() > 1 ? ranks.back() : 0);
+  const auto key = std::make_tuple(static_cast<int>(op.collective) * 1'000'000 + static_cast<int>(ranks.size()), bytes,
+                                   ranks.front(), ranks.size() > 1 ? ranks.back() : 0);
   const auto found = collective_memo_.find(key);
   if (found != collective_memo_.end()) return found->second;
-  const double seconds = cost::collective_time_s(op.collective, static_cast<double>(bytes), ranks,
-                                                 plan_.cluster, plan_.scenario->hardware);
+  const double seconds = cost::collective_time_s(op.collective, static_cast<double>(bytes), ranks, plan_.cluster,
+                                                 plan_.scenario->hardware);
   collective_memo_.emplace(key, seconds);
   return seconds;
 }
@@ -168,7 +169,8 @@ void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int
   for (std::size_t i = 0; i < p; ++i)
     for (std::size_t j = 0; j < p; ++j)
       // Expert tensor parallel peers each carry their share of a member's rows.
-      matrix_[op.towards_source ? j * p + i : i * p + j] = rows[i * p + j] * op.size.bytes_per_row / plan_.scenario->layout.etp;
+      matrix_[op.towards_source ? j * p + i : i * p + j] =
+          rows[i * p + j] * op.size.bytes_per_row / plan_.scenario->layout.etp;
   finish_.assign(p, 0.0);
   cost::all_to_all_finish(matrix_, ranks, plan_.cluster, plan_.scenario->hardware, finish_);
   for (std::size_t i = 0; i < p; ++i) duration_ps[i] = to_ps(finish_[i]);

@@ -30,10 +30,10 @@ class PlanSource : public ProgramSource {
     std::size_t visit = 0, op = 0;
   };
   struct State {
-    Cursor next, done;                                 // the engine may read ahead of what is done
+    Cursor next, done;                                           // the engine may read ahead of what is done
     std::array<std::int64_t, topology::kGroupKinds> sequence{};  // collectives issued so far, by group kind
-    std::array<std::int64_t, 4> transfers{};           // sends and receives so far, by pipeline stream
-    std::int64_t clock_ps = 0;                         // end of the last op that the next one waits for
+    std::array<std::int64_t, 4> transfers{};                     // sends and receives so far, by pipeline stream
+    std::int64_t clock_ps = 0;                                   // end of the last op that the next one waits for
     RankTime time;
   };
   // What a rendezvous needs to know when its last member arrives; made by the first.

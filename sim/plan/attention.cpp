@@ -159,7 +159,8 @@ std::int64_t Attention::gathered_kv_bytes() const {
   return s.tokens * s.cp * heads * (a.qk_dim() + a.v_dim()) * kD;
 }
 
-// With context parallelism a rank has 1/cp of the queries against the whole sequence; causal work is dealt evenly (two slices a rank).
+// With context parallelism a rank has 1/cp of the queries against the whole sequence; causal work is dealt evenly (two
+// slices a rank).
 double Attention::attention_s(bool backward) const {
   const Shape& s = b_->shape();
   const auto& a = b_->scenario().model.attention;
@@ -172,13 +173,16 @@ double Attention::attention_s(bool backward) const {
     const double w = static_cast<double>(window_) / static_cast<double>(training.seq_length);
     share *= 2 * w - w * w;
   }
-  const double whole = backward ? cost::attention_backward_time_s(shape, profile) : cost::attention_forward_time_s(shape, profile);
+  const double whole =
+      backward ? cost::attention_backward_time_s(shape, profile) : cost::attention_forward_time_s(shape, profile);
   return std::max(whole * share, profile.gemm.launch.value);
 }
 
 void Attention::attend(bool keep_statistics) {
   const bool cp = b_->shape().cp > 1;
-  if (cp) b_->collective("gather keys and values", topology::GroupKind::cp, cost::Collective::all_gather, gathered_kv_bytes(), {kv_gathered_});
+  if (cp)
+    b_->collective("gather keys and values", topology::GroupKind::cp, cost::Collective::all_gather, gathered_kv_bytes(),
+                   {kv_gathered_});
   Op& op = b_->fixed("core attention", Family::attention, attention_s(false), 1, {out_, statistics_});
   if (cp) op.frees.push_back(kv_gathered_);
   if (!keep_statistics) op.frees.push_back(statistics_);
@@ -205,14 +209,16 @@ void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Nor
   }
   b_->set_recompute(false);
   const bool cp = s.cp > 1;
-  if (cp) b_->collective("gather keys and values again", topology::GroupKind::cp, cost::Collective::all_gather, gathered_kv_bytes(), {kv_gathered_});
+  if (cp)
+    b_->collective("gather keys and values again", topology::GroupKind::cp, cost::Collective::all_gather,
+                   gathered_kv_bytes(), {kv_gathered_});
   b_->fixed("core attention backward", Family::attention, attention_s(true), 3, {grad_q_, grad_k_, grad_v_, workspace_},
             {workspace_, grad_out_, out_, statistics_, q_, k_});
   if (cp) {
     b_->last().allocates.push_back(grad_kv_gathered_);
     b_->last().frees.push_back(kv_gathered_);
-    b_->collective("reduce key and value gradients", topology::GroupKind::cp, cost::Collective::reduce_scatter, gathered_kv_bytes(), {},
-                   {grad_kv_gathered_});
+    b_->collective("reduce key and value gradients", topology::GroupKind::cp, cost::Collective::reduce_scatter,
+                   gathered_kv_bytes(), {}, {grad_kv_gathered_});
   }
   Op& core = b_->last();
   if (mla())

@@ -88,8 +88,8 @@ Op& Builder::collective(std::string name, topology::GroupKind group, cost::Colle
   return op;
 }
 
-Op& Builder::row_collective(std::string name, topology::GroupKind group, cost::Collective kind, std::int64_t bytes_per_row, Rows rows,
-                            Ids allocates, Ids frees) {
+Op& Builder::row_collective(std::string name, topology::GroupKind group, cost::Collective kind,
+                            std::int64_t bytes_per_row, Rows rows, Ids allocates, Ids frees) {
   Op& op = collective(std::move(name), group, kind, 0, allocates, frees);
   op.size.bytes_per_row = bytes_per_row;
   op.size.rows = rows;

@@ -36,8 +36,8 @@ class Builder {
   Op& collective(std::string name, topology::GroupKind group, cost::Collective kind, std::int64_t bytes, Ids allocates,
                  Ids frees = {});
   // Of rows: `bytes_per_row` times the rows of the group, gathered or summed over its members.
-  Op& row_collective(std::string name, topology::GroupKind group, cost::Collective kind, std::int64_t bytes_per_row, Rows rows,
-                     Ids allocates, Ids frees = {});
+  Op& row_collective(std::string name, topology::GroupKind group, cost::Collective kind, std::int64_t bytes_per_row,
+                     Rows rows, Ids allocates, Ids frees = {});
   Op& all_to_all(std::string name, Rows rows, std::int64_t bytes_per_row, bool towards_source, Ids allocates,
                  Ids frees = {});
 

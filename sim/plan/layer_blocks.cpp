@@ -189,12 +189,16 @@ Block make_mtp_block(const scenario::Scenario& scenario, const Shape& shape) {
   b.memory("MTP norms", Family::dense, 4 * moved, 2, {joined});
   b.gemm("MTP projection", Family::dense, {shape.tokens, out_width, 2 * shape.hidden}, {f.out}, {f.out});
   if (shape.tp > 1)
-    b.collective("MTP gather", topology::GroupKind::tp, cost::Collective::all_gather, shape.tokens * shape.hidden * kD, {});
+    b.collective("MTP gather", topology::GroupKind::tp, cost::Collective::all_gather, shape.tokens * shape.hidden * kD,
+                 {});
   b.into_backward();
   arrive(f, "output gradient arrives", f.grad_out);
-  b.gemm("MTP projection dgrad", Family::dense, {shape.tokens, 2 * shape.hidden, out_width, cost::GemmPass::dgrad}, {grad_joined});
-  b.gemm("MTP projection wgrad", Family::dense, {out_width, 2 * shape.hidden, shape.tokens, cost::GemmPass::wgrad}, {}, {joined});
-  b.memory("MTP norms backward", Family::dense, 8 * moved, 4, {f.grad_in}, {grad_joined, looked_up, f.x_in, f.grad_out, f.grad_in});
+  b.gemm("MTP projection dgrad", Family::dense, {shape.tokens, 2 * shape.hidden, out_width, cost::GemmPass::dgrad},
+         {grad_joined});
+  b.gemm("MTP projection wgrad", Family::dense, {out_width, 2 * shape.hidden, shape.tokens, cost::GemmPass::wgrad}, {},
+         {joined});
+  b.memory("MTP norms backward", Family::dense, 8 * moved, 4, {f.grad_in},
+           {grad_joined, looked_up, f.x_in, f.grad_out, f.grad_in});
   return block;
 }
 

@@ -69,8 +69,8 @@ class Attention {
   TensorId gathered_, qkv_, qk_normed_input_, qk_statistics_, q_, k_, v_, q_latent_, q_latent_normed_, kv_latent_,
       kv_latent_normed_, latents_gathered_, q_up_, kv_up_;
   TensorId out_, statistics_, partial_, reduced_;
-  TensorId grad_full_, grad_out_, grad_q_, grad_k_, grad_v_, workspace_, kv_gathered_, grad_kv_gathered_, grad_qkv_, grad_up_, grad_latents_,
-      grad_partial_, dummy_;
+  TensorId grad_full_, grad_out_, grad_q_, grad_k_, grad_v_, workspace_, kv_gathered_, grad_kv_gathered_, grad_qkv_,
+      grad_up_, grad_latents_, grad_partial_, dummy_;
 };
 
 }  // namespace moeplan::plan

@@ -82,9 +82,9 @@ class Routed {
   Builder* b_;
   Treatment treatment_;
   bool recompute_act_;
-  bool exchanged_;  // rows travel between ranks (ep > 1)
-  bool sorted_;     // several local experts: rows are sorted by expert after arrival
-  bool etp_;        // experts are cut over peers, which gather their rows
+  bool exchanged_;                     // rows travel between ranks (ep > 1)
+  bool sorted_;                        // several local experts: rows are sorted by expert after arrival
+  bool etp_;                           // experts are cut over peers, which gather their rows
   std::int64_t ffn_, first_, hidden_;  // widths of the second matrix's input and the first one's output
   std::vector<Chunk> chunks_;
   TensorId scores_, dummy_fc1_, dummy_fc2_;

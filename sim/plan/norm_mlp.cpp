@@ -49,8 +49,7 @@ Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind)
   grad_fc1_ = b_->tensor(kind, name_ + " gate-up gradient", s.tokens * first_ * kD);
   grad_partial_ = b_->tensor(dense, name_ + " partial input gradient", s.tokens * s.hidden * kD);
   // Transformer Engine returns an empty weight gradient from a linear whose gradient was accumulated in place.
-  dummy_fc1_ =
-      b_->tensor(TensorKind::workspace, name_ + " gate-up returned weight gradient", first_ * s.hidden * kD);
+  dummy_fc1_ = b_->tensor(TensorKind::workspace, name_ + " gate-up returned weight gradient", first_ * s.hidden * kD);
   dummy_fc2_ = b_->tensor(TensorKind::workspace, name_ + " down returned weight gradient", width_ * s.hidden * kD);
 }
 
@@ -62,7 +61,8 @@ void Mlp::forward(TensorId, TensorId output, bool keep) {
                    s.tokens * s.hidden * kD, {gathered_});
   Op& up = b_->gemm(name_ + " gate-up", Family::dense, {s.tokens, first_, s.hidden}, {fc1_});
   if (tp) up.frees.push_back(gathered_);
-  Op& act = b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * (first_ + width_) * kD), 1, {act_});
+  Op& act =
+      b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * (first_ + width_) * kD), 1, {act_});
   if (!keep) act.frees.push_back(fc1_);
   Op& down = b_->gemm(name_ + " down", Family::dense, {s.tokens, s.hidden, width_}, {tp ? partial_ : output});
   if (!keep) down.frees.push_back(act_);
@@ -82,8 +82,8 @@ void Mlp::backward(TensorId, TensorId grad_output, TensorId grad_input, bool all
   Op& down = b_->gemm(name_ + " down wgrad", Family::dense, {s.hidden, width_, s.tokens, cost::GemmPass::wgrad},
                       {dummy_fc2_}, {act_, dummy_fc2_});
   if (tp) down.frees.push_back(grad_full_);
-  b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * (2 * first_ + width_) * kD), 1, {grad_fc1_},
-             {fc1_, grad_act_});
+  b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * (2 * first_ + width_) * kD), 1,
+             {grad_fc1_}, {fc1_, grad_act_});
   if (tp)
     b_->collective(name_ + " all-gather again", topology::GroupKind::tp, cost::Collective::all_gather,
                    s.tokens * s.hidden * kD, {gathered_});

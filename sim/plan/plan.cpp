@@ -73,7 +73,8 @@ class Writer {
   }
 
  private:
-  // One block of a virtual stage, in forward order; `layer` of blocks that are no layer is -1, `moe_layer` of those that route nothing.
+  // One block of a virtual stage, in forward order; `layer` of blocks that are no layer is -1, `moe_layer` of those
+  // that route nothing.
   struct Entry {
     std::int32_t block = -1, layer = -1, moe_layer = -1;
     std::int64_t window = 0;
@@ -101,19 +102,22 @@ class Writer {
     const auto& model = plan_.scenario->model;
     std::vector<Entry> entries;
     entries.push_back({chunk.embedding ? embedding_ : receive_});
-    const auto layer_entry = [&](std::int32_t layer, model::LayerKind kind, std::int32_t moe_layer, std::int64_t window) {
+    const auto layer_entry = [&](std::int32_t layer, model::LayerKind kind, std::int32_t moe_layer,
+                                 std::int64_t window) {
       if (kind == model::LayerKind::moe) return Entry{-1, layer, moe_layer, window};
       return Entry{dense_block(window), layer, -1, window};
     };
     for (const std::int32_t layer : chunk.layers) {
       const auto kind = model.layers[static_cast<std::size_t>(layer)];
       const auto before = std::count(model.layers.begin(), model.layers.begin() + layer, model::LayerKind::moe);
-      entries.push_back(layer_entry(layer, kind, static_cast<std::int32_t>(before), model.window(static_cast<std::size_t>(layer))));
+      entries.push_back(
+          layer_entry(layer, kind, static_cast<std::int32_t>(before), model.window(static_cast<std::size_t>(layer))));
     }
     for (std::int32_t m = 0; m < chunk.mtp; ++m) {
       entries.push_back({mtp_});
       entries.push_back(layer_entry(static_cast<std::int32_t>(model.layer_count()) + m, model.mtp_kind(),
-                                    static_cast<std::int32_t>(model.moe_layer_count()) + m, model.window(model.layers.size() - 1)));
+                                    static_cast<std::int32_t>(model.moe_layer_count()) + m,
+                                    model.window(model.layers.size() - 1)));
       entries.push_back({head_});
     }
     entries.push_back({chunk.loss ? head_ : send_});
@@ -139,8 +143,9 @@ class Writer {
       const auto visit = [&](std::size_t i) {
         const Entry& entry = chunks[chunk][i];
         Visit v;
-        v.block = entry.moe_layer >= 0 ? moe_block(plan_.decision(entry.moe_layer, slot.microbatch, group), entry.window)
-                                       : entry.block;
+        v.block = entry.moe_layer >= 0
+                      ? moe_block(plan_.decision(entry.moe_layer, slot.microbatch, group), entry.window)
+                      : entry.block;
         v.direction = slot.direction;
         v.slot = first_slot[chunk] + static_cast<std::int32_t>(i);
         v.layer = entry.layer;
@@ -241,9 +246,12 @@ std::int64_t Plan::rows(const Rows& which, const Visit& visit, std::int64_t rank
   const auto& rows = chunks[static_cast<std::size_t>(which.chunk)];
   const std::int64_t etp = scenario->layout.etp;
   switch (which.kind) {
-    case Rows::Kind::received: return rows.received(member_of(rank));
-    case Rows::Kind::arrived: return base::ceil_div(rows.received(member_of(rank)), etp);
-    default: return base::ceil_div(rows.sent(member_of(rank)), etp);
+    case Rows::Kind::received:
+      return rows.received(member_of(rank));
+    case Rows::Kind::arrived:
+      return base::ceil_div(rows.received(member_of(rank)), etp);
+    default:
+      return base::ceil_div(rows.sent(member_of(rank)), etp);
   }
 }
 

@@ -24,7 +24,6 @@ struct Visit {
   std::int32_t microbatch = 0;
 };
 
-
 struct Program {
   std::int64_t stage = 0;
   std::int64_t slots = 0;  // blocks of the stage that own tensors across forward and backward
@@ -44,7 +43,8 @@ class Plan {
 
   const Program& program_of(std::int64_t rank) const;
   std::int64_t stage_of(std::int64_t rank) const { return rank / scenario->layout.stage_size(); }
-  // Ranks that together hold a whole set of experts: an EP group, with its expert tensor parallel peers. Peers are one member: they share its rows.
+  // Ranks that together hold a whole set of experts: an EP group, with its expert tensor parallel peers. Peers are one
+  // member: they share its rows.
   std::int64_t group_of(std::int64_t rank) const { return rank / (scenario->layout.ep * scenario->layout.etp); }
   std::int64_t member_of(std::int64_t rank) const { return rank / scenario->layout.etp % scenario->layout.ep; }
   std::int64_t groups_per_stage() const { return scenario->layout.edp(); }

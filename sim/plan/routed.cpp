@@ -22,7 +22,9 @@ bool holds_activations(policy::RoutedBackward backward) {
 Rows Routed::received(std::size_t chunk, bool backward) const {
   return Rows{Rows::Kind::received, backward, static_cast<std::int16_t>(chunk)};
 }
-Rows Routed::arrived(std::size_t chunk) const { return Rows{Rows::Kind::arrived, false, static_cast<std::int16_t>(chunk)}; }
+Rows Routed::arrived(std::size_t chunk) const {
+  return Rows{Rows::Kind::arrived, false, static_cast<std::int16_t>(chunk)};
+}
 Rows Routed::sent(std::size_t chunk, bool backward) const {
   return Rows{Rows::Kind::sent, backward, static_cast<std::int16_t>(chunk)};
 }
@@ -62,7 +64,8 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
     c.fc2 = row(kBuffer, "expert output", hidden_ * kD, in);
     c.unsorted = row(kBuffer, "expert output, in arrival order", hidden_ * kD, in);
     c.returned = row(kBuffer, "combined rows", hidden_ * kD, out);
-    if (etp_) {  // this rank's share of the rows, before the peers' are gathered and after the partial outputs are summed
+    if (etp_) {  // this rank's share of the rows, before the peers' are gathered and after the partial outputs are
+                 // summed
       const Rows share = arrived(i);
       c.arrived = row(kBuffer, "arrived rows", hidden_ * kD, share);
       c.arrived_probabilities = row(kBuffer, "arrived probabilities", kProbability, share);
@@ -164,8 +167,9 @@ void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
         .launches = 4;
   }
   if (etp_)
-    b_->row_collective("gather rows", topology::GroupKind::etp, cost::Collective::all_gather, hidden_ * kD + kProbability, in,
-                       {c.received, c.received_probabilities}, {landing, landing_probabilities});
+    b_->row_collective("gather rows", topology::GroupKind::etp, cost::Collective::all_gather,
+                       hidden_ * kD + kProbability, in, {c.received, c.received_probabilities},
+                       {landing, landing_probabilities});
   if (sorted_)
     b_->row_memory("sort by expert", Family::router_permute, 0, 2 * hidden_ * kD, in, kPermute,
                    {c.input, c.probabilities, c.sort_map}, {c.received, c.received_probabilities})
@@ -179,7 +183,8 @@ void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
     keep_retained("keep retained inputs", hidden_ * kD, i, {c.kept_input}, {input});
     if (sorted_) b_->last().allocates.push_back(c.kept_sort_map);
   }
-  Op& act = b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.act});
+  Op& act =
+      b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.act});
   if (!keep) act.frees.insert(act.frees.end(), {c.fc1, probabilities});
   if (selects)
     keep_retained("keep retained gate-up outputs", first_ * kD + kProbability, i, {c.kept_fc1, c.kept_probabilities},
@@ -195,7 +200,8 @@ void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
     outgoing = c.unsorted;
   }
   if (etp_) {
-    b_->row_collective("sum rows", topology::GroupKind::etp, cost::Collective::reduce_scatter, hidden_ * kD, in, {c.reduced}, {outgoing});
+    b_->row_collective("sum rows", topology::GroupKind::etp, cost::Collective::reduce_scatter, hidden_ * kD, in,
+                       {c.reduced}, {outgoing});
     outgoing = c.reduced;
   }
   if (exchanged_) {
@@ -246,12 +252,13 @@ void Routed::dispatch_gradient(std::size_t i) {
   const Rows in = received(i, false), out = sent(i, false);
   const TensorId gathered = sorted_ ? c.grad_received : c.grad_fc2;
   const TensorId landing = etp_ ? c.grad_arrived : gathered;
-  b_->row_memory("unpermute backward", Family::router_permute, chunk_tokens() * hidden_ * kD, hidden_ * kD, out, kPermute,
-                 {exchanged_ ? c.grad_send : landing})
+  b_->row_memory("unpermute backward", Family::router_permute, chunk_tokens() * hidden_ * kD, hidden_ * kD, out,
+                 kPermute, {exchanged_ ? c.grad_send : landing})
       .launches = 2;
   if (exchanged_) b_->all_to_all("combine backward", out, hidden_ * kD, false, {landing}, {c.grad_send});
   if (etp_)
-    b_->row_collective("gather gradient rows", topology::GroupKind::etp, cost::Collective::all_gather, hidden_ * kD, in, {gathered}, {landing});
+    b_->row_collective("gather gradient rows", topology::GroupKind::etp, cost::Collective::all_gather, hidden_ * kD, in,
+                       {gathered}, {landing});
   if (sorted_)
     b_->row_memory("sort gradients by expert", Family::router_permute, 0, 2 * hidden_ * kD, in, kPermute, {c.grad_fc2},
                    {c.grad_received});
@@ -306,8 +313,8 @@ void Routed::expert_backward(std::size_t i) {
   b_->grouped("expert down dgrad", hidden_, ffn_, cost::GemmPass::dgrad, in, {c.grad_act});
   b_->grouped("expert down wgrad", hidden_, ffn_, cost::GemmPass::wgrad, in, {dummy_fc2_},
               {dummy_fc2_, c.kept_act, c.grad_fc2});
-  Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, (2 * first_ + ffn_) * kD + 2 * kProbability, in, kStream,
-                           {c.grad_fc1, c.grad_probabilities}, {c.kept_fc1, c.grad_act, c.grad_probabilities});
+  Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, (2 * first_ + ffn_) * kD + 2 * kProbability, in,
+                           kStream, {c.grad_fc1, c.grad_probabilities}, {c.kept_fc1, c.grad_act, c.grad_probabilities});
   if (!redispatches()) act.frees.push_back(sorted_ || retained() ? c.kept_probabilities : c.received_probabilities);
   b_->grouped("expert gate-up dgrad", first_, hidden_, cost::GemmPass::dgrad, in, {c.grad_input});
   b_->grouped("expert gate-up wgrad", first_, hidden_, cost::GemmPass::wgrad, in, {dummy_fc1_},
@@ -326,7 +333,8 @@ void Routed::return_gradient(std::size_t i, TensorId grad_input) {
     outgoing = c.grad_unsorted;
   }
   if (etp_) {
-    b_->row_collective("sum gradient rows", topology::GroupKind::etp, cost::Collective::reduce_scatter, hidden_ * kD, in, {c.grad_reduced}, {outgoing});
+    b_->row_collective("sum gradient rows", topology::GroupKind::etp, cost::Collective::reduce_scatter, hidden_ * kD,
+                       in, {c.grad_reduced}, {outgoing});
     outgoing = c.grad_reduced;
   }
   if (exchanged_) {

@@ -10,7 +10,7 @@ struct Shape {
   std::int64_t tokens = 0;        // of one microbatch in a tensor-parallel group: mbs * seq
   std::int64_t tokens_local = 0;  // of one rank with sequence parallelism: tokens / tp
   std::int64_t tp = 1, cp = 1, ep = 1, etp = 1;
-  std::int64_t gates = 2;         // first matrices of an MLP: gate and up (SwiGLU), or one (GELU)
+  std::int64_t gates = 2;  // first matrices of an MLP: gate and up (SwiGLU), or one (GELU)
   std::int64_t hidden = 0;
   std::int64_t vocab_rank = 0;  // padded to a multiple of 128 tp, divided by tp
   std::int64_t heads_rank = 0, kv_heads_rank = 0;

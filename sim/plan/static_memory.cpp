@@ -131,7 +131,8 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
   at(memory.load, TensorKind::workspace) = static_cast<std::int64_t>(overheads.workspace.value);
   memory.context_bytes = static_cast<std::int64_t>(overheads.context.value);
   memory.communicators = 1;  // the world group
-  for (std::int64_t degree : {layout.tp, layout.cp, layout.ep, layout.etp, layout.dp() * layout.cp, layout.edp(), layout.pp})
+  for (std::int64_t degree :
+       {layout.tp, layout.cp, layout.ep, layout.etp, layout.dp() * layout.cp, layout.edp(), layout.pp})
     if (degree > 1) ++memory.communicators;
   memory.communicator_bytes = memory.communicators * static_cast<std::int64_t>(overheads.communicator.value);
   return memory;

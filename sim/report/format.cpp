@@ -10,6 +10,17 @@
 namespace moeplan::report {
 namespace {
 
+// Where the '/' before the last part of a path stands. "FILE.EXT#PART" is one part, though PART may hold slashes.
+std::size_t last_part(std::string_view path) {
+  const std::size_t mark = path.rfind('#');
+  if (mark != std::string_view::npos && mark > 0) {
+    const std::size_t start = path.substr(0, mark).rfind('/');
+    if (start != std::string_view::npos && path.substr(start, mark - start).find('.') != std::string_view::npos)
+      return start;
+  }
+  return path.rfind('/');
+}
+
 bool ends_word(char c) {
   return c == ' ' || c == '\n' || c == '\'' || c == '"' || c == '(' || c == ')' || c == ',' || c == '=';
 }
@@ -78,7 +89,7 @@ std::string without_absolute_paths(std::string_view text) {
       std::size_t end = i;
       while (end < text.size() && !ends_word(text[end])) ++end;
       while (end > i + 1 && text[end - 1] == '/') --end;
-      i = text.substr(0, end).rfind('/');
+      i = last_part(text.substr(0, end));
       starts_word = false;
       continue;
     }

@@ -25,6 +25,10 @@ std::string compare_json(const std::vector<search::PolicyResult>& results);
 std::string sweep_header(const std::vector<search::Axis>& axes);
 std::string sweep_row(const std::vector<search::Axis>& axes, const search::SweepRow& row);
 std::string sweep_json(const std::vector<search::Axis>& axes, const std::vector<search::SweepRow>& rows, bool complete);
+// The same rows one a line, to be written as they finish (docs/json.md): CSV, and a JSON object each.
+std::string sweep_csv_header(const std::vector<search::Axis>& axes);
+std::string sweep_csv_row(const search::SweepRow& row);
+std::string sweep_jsonl_row(const std::vector<search::Axis>& axes, const search::SweepRow& row);
 
 // ranks: numbers of EP ranks to show max over mean for (those that divide the experts).
 std::string trace_text(const routing::Trace& trace, const std::vector<std::int64_t>& ranks);

@@ -4,6 +4,7 @@
 #include "report/format.h"
 #include "report/notes.h"
 #include "report/report.h"
+#include "report/sweep_row_json.h"
 #include "report/version.h"
 
 namespace moeplan::report {
@@ -19,7 +20,9 @@ Json refused_row(const search::SweepRow& row) {
           {"error", without_absolute_paths(row.error)}};
 }
 
-Json row_json(const search::SweepRow& row) {
+}  // namespace
+
+Json sweep_row_json(const search::SweepRow& row) {
   if (!row.evaluation) return refused_row(row);
   const search::Evaluation& e = *row.evaluation;
   return {{"values", row.values},
@@ -47,8 +50,6 @@ Json row_json(const search::SweepRow& row) {
           {"error", nullptr}};
 }
 
-}  // namespace
-
 std::string sweep_json(const std::vector<search::Axis>& axes, const std::vector<search::SweepRow>& rows,
                        bool complete) {
   Json json;
@@ -57,7 +58,7 @@ std::string sweep_json(const std::vector<search::Axis>& axes, const std::vector<
   json["keys"] = Json::array();
   for (const search::Axis& axis : axes) json["keys"].push_back(axis.key);
   json["rows"] = Json::array();
-  for (const search::SweepRow& row : rows) json["rows"].push_back(row_json(row));
+  for (const search::SweepRow& row : rows) json["rows"].push_back(sweep_row_json(row));
   json["assumptions"] = assumptions_of_version();
   json["provenance"] = {{"version", kVersion}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -23,6 +23,7 @@ std::string trace_json(const routing::Trace& trace, const std::vector<std::int64
   json["experts_stated"] = summary.experts_stated;
   json["top_k"] = optional_json(summary.top_k);
   json["tokens"] = optional_json(summary.tokens);
+  json["tokens_without_route"] = summary.tokens_without_route;
   json["lines"] = optional_json(summary.lines);
   json["steps"] = optional_json(summary.steps);
   json["router_weights"] = summary.weights;

@@ -64,6 +64,7 @@ TraceSummary of_tokens(const routing::TokenTrace& trace, const std::vector<std::
   summary.top_k = trace.top_k;
   summary.tokens = trace.tokens();
   summary.lines = static_cast<std::int64_t>(trace.line_tokens.size());
+  summary.tokens_without_route = trace.left_out;
   summary.weights = !trace.weights_of.empty();
   sort_ranks(ranks, summary);
   std::int64_t outside = 0, repeated = 0;
@@ -90,6 +91,7 @@ TraceSummary of_counts(const routing::CountTrace& trace, const std::vector<std::
   summary.name = without_absolute_paths(trace.name);
   summary.kind = "counts";
   summary.experts = trace.experts;
+  if (trace.top_k > 0) summary.top_k = trace.top_k;
   sort_ranks(ranks, summary);
   std::map<std::int64_t, Counts> by_layer;
   std::set<std::int64_t> steps;

@@ -21,9 +21,11 @@ struct LayerStatistics {
 struct TraceSummary {
   std::string name, kind;  // kind: "tokens" or "counts"
   std::int64_t experts = 0;
-  bool experts_stated = true;                        // false: the largest id + 1
-  std::optional<std::int64_t> top_k, tokens, lines;  // of token traces
-  std::optional<std::int64_t> steps;                 // of counts
+  bool experts_stated = true;                 // false: the largest id + 1
+  std::optional<std::int64_t> top_k;          // of counts: where the file states it
+  std::optional<std::int64_t> tokens, lines;  // of token traces
+  std::optional<std::int64_t> steps;          // of counts
+  std::int64_t tokens_without_route = 0;      // of the file, in none of the figures
   bool weights = false;
   std::vector<std::int64_t> ranks;                          // those that divide the experts, ascending, distinct
   std::vector<std::int64_t> left_out;                       // those that do not

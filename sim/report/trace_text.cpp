@@ -18,6 +18,9 @@ std::string head_line(const TraceSummary& summary) {
                               summary.experts_stated ? "" : " (the largest id + 1)"));
   if (summary.top_k) parts.push_back(fmt::format("{} a token", *summary.top_k));
   if (summary.tokens) parts.push_back(routing::counted(*summary.tokens, "token"));
+  if (summary.tokens_without_route > 0) {
+    parts.push_back(routing::counted(summary.tokens_without_route, "token") + " without a route left out");
+  }
   if (summary.lines) parts.push_back(routing::counted(*summary.lines, "line"));
   if (summary.steps) parts.push_back(routing::counted(*summary.steps, "step"));
   parts.emplace_back(summary.kind == "tokens" ? (summary.weights ? "with router weights" : "without router weights")

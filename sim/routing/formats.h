@@ -13,8 +13,9 @@ namespace moeplan::routing {
 struct TraceFormat {
   std::string_view name;
   std::string_view description;             // for the message about a path that no format takes
-  bool (*detect)(const std::string& path);  // by name and kind of path alone; `path` exists
-  Trace (*read)(const std::string& path, std::int64_t top_k_hint);
+  bool (*detect)(const std::string& file);  // by name and kind of path alone; `file` exists
+  bool has_parts;                           // a file may hold several traces: FILE#PART
+  Trace (*read)(const TracePath& path, std::int64_t top_k_hint);
 };
 
 std::span<const TraceFormat> trace_formats();
@@ -24,7 +25,7 @@ inline constexpr std::size_t kMostFaults = 20;
 
 // ESFT folder (read_esft.cpp).
 bool is_esft_folder(const std::string& path);
-Trace read_esft(const std::string& path, std::int64_t top_k_hint);
+Trace read_esft(const TracePath& path, std::int64_t top_k_hint);
 
 // What one file expert_weights_<layer>.txt holds. Lines that are faulty have ids -1 in line_ids and nothing in ids.
 struct EsftLayer {
@@ -41,10 +42,33 @@ TokenTrace combine_esft(std::vector<EsftLayer> layers, const std::string& name, 
 
 // Counts as CSV (read_counts_csv.cpp).
 bool is_counts_csv(const std::string& path);
-Trace read_counts_csv(const std::string& path, std::int64_t top_k_hint);
+Trace read_counts_csv(const TracePath& path, std::int64_t top_k_hint);
 CountTrace parse_counts_csv(std::string_view text, const std::string& file);
+
+// Counts as JSON lines (read_counts_jsonl.cpp).
+bool is_counts_jsonl(const std::string& path);
+Trace read_counts_jsonl(const TracePath& path, std::int64_t top_k_hint);
+CountTrace parse_counts_jsonl(std::string_view text, const std::string& file);
+
+// One array (read_npy.cpp). The part says what it is where its shape does not: "counts" or "routed_experts".
+bool is_npy(const std::string& path);
+Trace read_npy(const TracePath& path, std::int64_t top_k_hint);
+Trace parse_npy_trace(std::string_view bytes, const TracePath& path);
+
+// Several named arrays (read_npz.cpp). The part names the one to take where there are counts and choices.
+bool is_npz(const std::string& path);
+Trace read_npz(const TracePath& path, std::int64_t top_k_hint);
+Trace parse_npz_trace(std::string_view bytes, const TracePath& path);
+
+// JSON documents, told apart by their keys (read_json.cpp): counts of OLMoE (olmoe_counts.cpp), samples of gpt-oss
+// (gptoss_sample.cpp).
+bool is_json(const std::string& path);
+Trace read_json(const TracePath& path, std::int64_t top_k_hint);
+Trace parse_json_trace(std::string_view text, const TracePath& path);
 
 // `path` ends with `suffix` or with `suffix` and ".zst".
 bool has_suffix(const std::string& path, std::string_view suffix);
+// ... and is no folder.
+bool is_file_with_suffix(const std::string& path, std::string_view suffix);
 
 }  // namespace moeplan::routing

@@ -73,8 +73,26 @@ std::unique_ptr<LoadSource> make_token_loads(std::shared_ptr<const TokenTrace> t
 // microbatches of a step. A row for another number of tokens is scaled (largest remainder, capped at one copy a token and expert), and describe() says so.
 std::unique_ptr<LoadSource> make_count_loads(std::shared_ptr<const CountTrace> trace, const StepShape& shape);
 
+// Which layer of a trace each MoE layer of a model reads. `same`: its own, so that the layers must agree. `cyclic`: MoE layer i reads the
+// (i mod n)-th of the trace's n layers, ascending. `listed`: one layer of the trace (by its number there) for each MoE layer.
+struct TraceMap {
+  enum class Kind { same, cyclic, listed };
+  Kind kind = Kind::same;
+  std::vector<std::int64_t> layers;  // of `listed`
+};
+
+// Loads of either kind of trace; `resample` and `seed` are for token traces. shape.moe_layers are those of the model; `map` and trace agree with
+// it (trace_faults). describe() says what the map does.
+std::unique_ptr<LoadSource> make_trace_loads(const std::shared_ptr<const Trace>& trace, const StepShape& shape, const TraceMap& map,
+                                             Resample resample, std::uint64_t seed);
+
+// Loads whose MoE layer i is layer layers[i] of `source`; `note` is added to what describe() says.
+std::unique_ptr<LoadSource> make_mapped_loads(std::unique_ptr<LoadSource> source, std::vector<std::int64_t> layers, std::string note);
+
 // Disagreements of a trace with a model: (what, message with both numbers), for instance experts 64 against 128, layers {1..26} against {3..47}, top-k 6 against 8.
-// A count trace has no top-k of its own: a row whose largest expert exceeds its tokens (sum / top_k) is named.
-std::vector<std::pair<std::string, std::string>> trace_faults(const Trace& trace, std::int64_t experts, std::int64_t top_k, std::span<const int> moe_layer_ids);
+// A count trace that states no top-k: a row whose largest expert exceeds its tokens (sum / top_k) is named. With a map, layers are compared as it
+// says: a list must have one entry for each MoE layer, each a layer of the trace.
+std::vector<std::pair<std::string, std::string>> trace_faults(const Trace& trace, std::int64_t experts, std::int64_t top_k,
+                                                              std::span<const int> moe_layer_ids, const TraceMap& map = {});
 
 }  // namespace moeplan::routing

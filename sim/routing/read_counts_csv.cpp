@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 
 #include "base/file.h"
 #include "base/nearest.h"
 #include "routing/count_grid.h"
+#include "routing/count_rows.h"
 #include "routing/formats.h"
 
 namespace moeplan::routing {
 namespace {
 
-constexpr std::int64_t kLargestSum = 1'000'000'000'000'000;  // of a row; keeps scaling inside 128 bits
-constexpr std::size_t kMostExperts = 65'535;
 constexpr std::string_view kUtf8Mark = "\xEF\xBB\xBF";  // spreadsheets write it
 
 struct Cell {
@@ -32,6 +30,15 @@ std::vector<Cell> cells_of(std::string_view line) {
     if (comma == line.size()) return cells;
     start = comma + 1;
   }
+}
+
+// For messages: at most 40 bytes, and not a part of a character.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMostShown = 40;
+  if (text.size() <= kMostShown) return std::string(text);
+  std::size_t cut = kMostShown;
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0u) == 0x80u) --cut;
+  return std::string(text.substr(0, cut)) + "...";
 }
 
 enum class Key { step, layer, microbatch, source };
@@ -94,7 +101,7 @@ class CsvReader {
     for (; i < cells.size(); ++i) {
       const std::string wanted = fmt::format("e{}", i - first);
       if (cells[i].text == wanted) continue;
-      faults_.add(at(1, cells[i].column), fmt::format("expected column '{}', got '{}'", wanted, cells[i].text));
+      faults_.add(at(1, cells[i].column), fmt::format("expected column '{}', got '{}'", wanted, shown(cells[i].text)));
       return;
     }
     if (cells.size() - first > kMostExperts) faults_.add(at(1, 0), "more than 65,535 experts");
@@ -106,7 +113,7 @@ class CsvReader {
     const std::vector<std::string> names(kKeyNames.begin(), kKeyNames.end());
     std::string hint = base::nearest_hint(cell.text, names);
     if (hint.empty()) hint = "expected step, layer, microbatch, source, then e0, e1, ...";
-    faults_.add(at(1, cell.column), fmt::format("unknown column '{}'", cell.text), std::move(hint));
+    faults_.add(at(1, cell.column), fmt::format("unknown column '{}'", shown(cell.text)), std::move(hint));
   }
 
   void row(std::string_view line) {
@@ -147,8 +154,7 @@ class CsvReader {
     if (number && failed == std::errc{} && value >= 0 && value <= kLargestSum) return value;
     const bool negative = number && cell.text.starts_with('-');
     const char* expected = number && !negative ? "at most 10^15" : "a whole number >= 0";
-    faults_.add(at(number_, cell.column),
-                fmt::format("{}: expected {}, got '{}'", what, expected, cell.text.substr(0, 40)));
+    faults_.add(at(number_, cell.column), fmt::format("{}: expected {}, got '{}'", what, expected, shown(cell.text)));
     return std::nullopt;
   }
 
@@ -180,13 +186,12 @@ class CsvReader {
 
 }  // namespace
 
-bool is_counts_csv(const std::string& path) {
-  std::error_code failed;
-  return has_suffix(path, ".csv") && !std::filesystem::is_directory(path, failed);
-}
+bool is_counts_csv(const std::string& path) { return is_file_with_suffix(path, ".csv"); }
 
 CountTrace parse_counts_csv(std::string_view text, const std::string& file) { return CsvReader(text, file).read(); }
 
-Trace read_counts_csv(const std::string& path, std::int64_t) { return parse_counts_csv(base::read_text(path), path); }
+Trace read_counts_csv(const TracePath& path, std::int64_t) {
+  return parse_counts_csv(base::read_text(path.file), path.file);
+}
 
 }  // namespace moeplan::routing

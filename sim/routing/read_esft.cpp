@@ -142,10 +142,10 @@ TokenTrace combine_esft(std::vector<EsftLayer> layers, const std::string& name, 
   return trace;
 }
 
-Trace read_esft(const std::string& path, std::int64_t top_k_hint) {
+Trace read_esft(const TracePath& path, std::int64_t top_k_hint) {
   std::vector<EsftLayer> layers;
   base::Faults faults;
-  for (const LayerFile& file : layer_files(path)) {
+  for (const LayerFile& file : layer_files(path.file)) {
     try {
       layers.push_back(parse_esft_layer(base::read_text(file.path), file.path, file.layer));
     } catch (const base::Error& error) {  // unreadable, truncated, not UTF-8: the other files are looked at too
@@ -153,7 +153,7 @@ Trace read_esft(const std::string& path, std::int64_t top_k_hint) {
     }
   }
   throw_first(faults);
-  return combine_esft(std::move(layers), path, top_k_hint);
+  return combine_esft(std::move(layers), path.file, top_k_hint);
 }
 
 }  // namespace moeplan::routing

@@ -32,9 +32,11 @@ std::int64_t TokenSource::first_sample(const TokenSlice& slice) const {
 }
 
 std::string TokenSource::trace_text() const {
-  return fmt::format("trace {}: {} in {}, {}", trace_->name, counted(trace_->tokens(), "token"),
-                     counted(static_cast<std::int64_t>(trace_->line_tokens.size()), "line"),
-                     counted(static_cast<std::int64_t>(trace_->layer_ids.size()), "layer"));
+  std::string text = fmt::format("trace {}: {} in {}, {}", trace_->name, counted(trace_->tokens(), "token"),
+                                 counted(static_cast<std::int64_t>(trace_->line_tokens.size()), "line"),
+                                 counted(static_cast<std::int64_t>(trace_->layer_ids.size()), "layer"));
+  if (trace_->left_out > 0) text += fmt::format(", {} without a route left out", counted(trace_->left_out, "token"));
+  return text;
 }
 
 double TokenSource::uses_per_token() const { return tokens_of_step(shape_) / static_cast<double>(trace_->tokens()); }

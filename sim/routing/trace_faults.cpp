@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "routing/loads.h"
 #include "routing/shape.h"
@@ -27,15 +26,39 @@ std::string layers_text(const std::vector<std::int64_t>& layers) {
   return "{" + text + "}";
 }
 
-void compare_layers(std::vector<std::int64_t> layers, std::span<const int> moe_layer_ids, TraceFaults& faults) {
+void compare_layers(const std::vector<std::int64_t>& layers, std::span<const int> moe_layer_ids, const TraceMap& map,
+                    TraceFaults& faults) {
+  if (map.kind == TraceMap::Kind::cyclic) return;
   const std::vector<std::int64_t> wanted(moe_layer_ids.begin(), moe_layer_ids.end());
-  if (layers == wanted) return;
-  faults.emplace_back(
-      "layers", fmt::format("the trace has the MoE layers {}, the model {}", layers_text(layers), layers_text(wanted)));
+  if (map.kind == TraceMap::Kind::same) {
+    if (layers == wanted) return;
+    faults.emplace_back("layers", fmt::format("the trace has the MoE layers {}, the model {}", layers_text(layers),
+                                              layers_text(wanted)));
+    return;
+  }
+  if (map.layers.size() != wanted.size()) {
+    faults.emplace_back("map of layers", fmt::format("the map has {}, the model {}",
+                                                     counted(static_cast<std::int64_t>(map.layers.size()), "layer"),
+                                                     counted(static_cast<std::int64_t>(wanted.size()), "MoE layer")));
+  }
+  for (const std::int64_t layer : map.layers) {
+    if (std::binary_search(layers.begin(), layers.end(), layer)) continue;
+    faults.emplace_back("map of layers",
+                        fmt::format("the map names layer {}, the trace has {}", layer, layers_text(layers)));
+    return;
+  }
 }
 
-TraceFaults faults_of(const TokenTrace& trace, std::int64_t experts, std::int64_t top_k,
-                      std::span<const int> moe_layer_ids) {
+// Where a row of counts stands.
+std::string row_text(const CountTrace::Row& row) {
+  if (row.line > 0) return fmt::format("line {}", row.line);
+  std::string text = fmt::format("step {}, layer {}", row.step, row.layer);
+  if (row.microbatch >= 0) text += fmt::format(", microbatch {}", row.microbatch);
+  if (row.source >= 0) text += fmt::format(", source {}", row.source);
+  return text;
+}
+
+TraceFaults faults_of(const TokenTrace& trace, std::int64_t experts, std::int64_t top_k) {
   TraceFaults faults;
   if (trace.experts_stated && trace.experts != experts) {
     faults.emplace_back("experts", fmt::format("the trace has {} experts, the model {}", trace.experts, experts));
@@ -46,20 +69,19 @@ TraceFaults faults_of(const TokenTrace& trace, std::int64_t experts, std::int64_
   if (trace.top_k != top_k) {
     faults.emplace_back("top_k", fmt::format("the trace has {} experts a token, the model {}", trace.top_k, top_k));
   }
-  compare_layers({trace.layer_ids.begin(), trace.layer_ids.end()}, moe_layer_ids, faults);
   return faults;
 }
 
-TraceFaults faults_of(const CountTrace& trace, std::int64_t experts, std::int64_t top_k,
-                      std::span<const int> moe_layer_ids) {
+TraceFaults faults_of(const CountTrace& trace, std::int64_t experts, std::int64_t top_k) {
   TraceFaults faults;
   if (trace.experts != experts) {
     faults.emplace_back("experts",
                         fmt::format("the trace has counts of {} experts, the model has {}", trace.experts, experts));
   }
-  std::set<std::int64_t> layers;
-  for (const CountTrace::Row& row : trace.rows) layers.insert(row.layer);
-  compare_layers({layers.begin(), layers.end()}, moe_layer_ids, faults);
+  if (trace.top_k > 0 && trace.top_k != top_k) {
+    faults.emplace_back("top_k", fmt::format("the trace has {} experts a token, the model {}", trace.top_k, top_k));
+    return faults;
+  }
   std::size_t wrong = 0;
   for (std::size_t row = 0; row < trace.rows.size() && top_k >= 1; ++row) {
     const std::span<const std::int64_t> counts = trace.row_counts(row);
@@ -75,7 +97,7 @@ TraceFaults faults_of(const CountTrace& trace, std::int64_t experts, std::int64_
     }
     if (message.empty()) continue;
     if (++wrong <= kMostRowsNamed)
-      faults.emplace_back("top_k", fmt::format("line {}: {}", trace.rows[row].line, message));
+      faults.emplace_back("top_k", fmt::format("{}: {}", row_text(trace.rows[row]), message));
   }
   if (wrong > kMostRowsNamed) {
     faults.emplace_back("top_k", fmt::format("{} more rows are like this", wrong - kMostRowsNamed));
@@ -86,8 +108,11 @@ TraceFaults faults_of(const CountTrace& trace, std::int64_t experts, std::int64_
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> trace_faults(const Trace& trace, std::int64_t experts,
-                                                              std::int64_t top_k, std::span<const int> moe_layer_ids) {
-  return std::visit([&](const auto& held) { return faults_of(held, experts, top_k, moe_layer_ids); }, trace);
+                                                              std::int64_t top_k, std::span<const int> moe_layer_ids,
+                                                              const TraceMap& map) {
+  TraceFaults faults = std::visit([&](const auto& held) { return faults_of(held, experts, top_k); }, trace);
+  compare_layers(trace_layers(trace), moe_layer_ids, map, faults);
+  return faults;
 }
 
 }  // namespace moeplan::routing

@@ -81,6 +81,8 @@ constexpr auto kKeys = std::to_array<Key>({
     {"moe.policies.lrmoe.max_instances"},
     {"routing", {}, true},
     {"routing.trace"},
+    {"routing.map", {}, true},
+    {"routing.map.layers"},
     {"routing.resample"},
     {"routing.seed"},
     {"routing.balanced"},

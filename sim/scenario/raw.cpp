@@ -78,7 +78,8 @@ void read_parallel(config::Reader reader, Raw& raw) {
   rules.account_for_loss = reader.flag_or("account_for_loss_in_pipeline_split", false);
   if (!raw.stage_layout.empty() &&
       (rules.first_layers || rules.last_layers || rules.account_for_embedding || rules.account_for_loss)) {
-    reader.fault("pipeline_model_parallel_layout", "stands beside other rules for the division of layers", "a layout string says it all");
+    reader.fault("pipeline_model_parallel_layout", "stands beside other rules for the division of layers",
+                 "a layout string says it all");
   }
   reader.finish();
 }

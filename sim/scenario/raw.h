@@ -15,6 +15,7 @@ struct RawRouting {
   enum class Kind { none, trace, balanced, lognormal };
   Kind kind = Kind::none;
   std::string trace;  // as written
+  routing::TraceMap map;
   routing::Resample resample = routing::Resample::lines;
   double sigma = 0;
   std::uint64_t seed = 1;
@@ -24,7 +25,7 @@ struct Raw {
   explicit Raw(base::Where root) : places(std::move(root)) {}
   std::string model, hardware;
   topology::Layout layout;
-  StageRules stage_rules;  // layers and MTP blocks are the model's
+  StageRules stage_rules;    // layers and MTP blocks are the model's
   std::string stage_layout;  // pipeline_model_parallel_layout, empty when not stated
   bool schedule_stated = false;
   Training training;

@@ -120,7 +120,23 @@ void read_kind(config::Reader& reader, RawRouting& stated) {
   } else if (first.empty()) {
     reader.faults().add(reader.where(), "expected one of trace, balanced, lognormal");
   }
-  if (reader.has("map")) refuse(reader, "map", "a map of layers", "a trace of the model's own MoE layers");
+}
+
+// map: { layers: cyclic } or { layers: [0, 7, 15, ..] }, layers of the trace by their numbers there.
+void read_map(config::Reader reader, Raw& raw) {
+  declare_keys(reader, "routing.map", raw.places);
+  routing::TraceMap& map = raw.routing.map;
+  const std::optional<config::Node> layers = reader.node_if("layers");
+  if (layers && layers->kind() == config::Node::Kind::list) {
+    map.kind = routing::TraceMap::Kind::listed;
+    map.layers = reader.integers("layers", {0, std::int64_t{1} << 40});
+  } else if (layers && layers->kind() == config::Node::Kind::scalar && layers->scalar() == "cyclic") {
+    map.kind = routing::TraceMap::Kind::cyclic;
+  } else {
+    reader.fault("layers", layers ? "expected 'cyclic' or a list of layers of the trace, got " + layers->describe()
+                                  : "missing key 'layers'");
+  }
+  reader.finish();
 }
 
 }  // namespace
@@ -139,6 +155,7 @@ void read_routing(config::Reader reader, Raw& raw) {
   RawRouting& stated = raw.routing;
   read_kind(reader, stated);
   if (reader.has("trace")) stated.trace = reader.text("trace");
+  if (const auto map = reader.map_if("map")) read_map(*map, raw);
   if (!reader.flag_or("balanced", true)) reader.fault("balanced", "expected true, or no such key", {});
   const std::array<std::string, 2> resamples = {"lines", "tokens"};
   stated.resample = static_cast<routing::Resample>(reader.choice_or("resample", resamples, 0));
@@ -149,7 +166,7 @@ void read_routing(config::Reader reader, Raw& raw) {
     stated.seed = read_seed(*lognormal);
     lognormal->finish();
   }
-  for (const std::string_view key : {"resample", "seed"}) {
+  for (const std::string_view key : {"resample", "seed", "map"}) {
     if (reader.has(key) && !reader.has("trace") && !reader.has("preset")) {
       reader.fault(key, fmt::format("'{}' is a key of routing by a trace", key),
                    reader.has("lognormal") ? "the seed of a log-normal is lognormal.seed" : "");

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/check.h"
@@ -32,12 +31,6 @@ routing::StepShape step_shape(const Scenario& scenario) {
   return shape;
 }
 
-// A copy of one kind of trace that shares ownership with the variant that holds it.
-template <typename Kind>
-std::shared_ptr<const Kind> held_as(const std::shared_ptr<const routing::Trace>& trace) {
-  return std::shared_ptr<const Kind>(trace, std::get_if<Kind>(trace.get()));
-}
-
 }  // namespace
 
 std::shared_ptr<const routing::Trace> read_scenario_trace(const Raw& raw, const model::Architecture& arch,
@@ -50,7 +43,7 @@ std::shared_ptr<const routing::Trace> read_scenario_trace(const Raw& raw, const 
   const std::string path =
       from_option ? raw.routing.trace : (std::filesystem::path(base_dir) / raw.routing.trace).string();
   std::error_code failed;
-  if (!std::filesystem::exists(path, failed)) {
+  if (!std::filesystem::exists(routing::split_trace_path(path).file, failed)) {
     faults.add(where, "expected a file or folder with a trace, '" + path + "' does not exist");
     return nullptr;
   }
@@ -67,8 +60,12 @@ std::shared_ptr<const routing::Trace> read_scenario_trace(const Raw& raw, const 
     return nullptr;
   }
   const std::vector<int> layers = arch.moe_layer_ids();
-  for (const auto& [what, message] : routing::trace_faults(*trace, arch.moe.experts, arch.moe.top_k, layers)) {
-    faults.add(where, message, {}, {model_place(what, arch)});
+  for (const auto& [what, message] :
+       routing::trace_faults(*trace, arch.moe.experts, arch.moe.top_k, layers, raw.routing.map)) {
+    const bool of_map = what.starts_with("map");
+    const std::string hint =
+        what == "layers" ? "routing.map: { layers: cyclic } lets the model read a trace of other layers" : "";
+    faults.add(of_map ? raw.places.where("routing.map.layers") : where, message, hint, {model_place(what, arch)});
   }
   return faults.size() == before ? trace : nullptr;
 }
@@ -89,12 +86,7 @@ void set_loads(Scenario& scenario, const RawRouting& stated, const std::shared_p
     case RawRouting::Kind::trace:
       MOEPLAN_CHECK(trace != nullptr, "loads of a trace that was not read");
       scenario.routing_label = "trace";
-      if (std::holds_alternative<routing::TokenTrace>(*trace)) {
-        scenario.loads =
-            routing::make_token_loads(held_as<routing::TokenTrace>(trace), shape, stated.resample, stated.seed);
-      } else {
-        scenario.loads = routing::make_count_loads(held_as<routing::CountTrace>(trace), shape);
-      }
+      scenario.loads = routing::make_trace_loads(trace, shape, stated.map, stated.resample, stated.seed);
       return;
   }
 }

@@ -83,14 +83,16 @@ void check_tensor_parallel(const Sides& sides, base::Faults& faults) {
     divide(seq, "positions of a sequence (sequence parallelism)", sides.raw.places.where(kSeq));
   } else if (seq % (tp * layout.cp) != 0 || seq % (2 * layout.cp) != 0) {
     faults.add(sides.raw.places.where(kCp),
-               fmt::format("expected tensor x context parallel size (and twice the context parallel size) to divide the {} positions of a sequence, got {} x {}", seq, tp,
-                           layout.cp),
+               fmt::format("expected tensor x context parallel size (and twice the context parallel size) to divide "
+                           "the {} positions of a sequence, got {} x {}",
+                           seq, tp, layout.cp),
                {}, {sides.raw.places.where(kSeq)});
   }
   if (tp * layout.cp % layout.etp != 0 && arch.moe_layer_count() > 0) {
     faults.add(sides.raw.places.where(kEtp),
-               fmt::format("an expert tensor parallel size that does not divide tensor x context parallel size ({} x {}) is not supported in this version, got {}", tp,
-                           layout.cp, layout.etp));
+               fmt::format("an expert tensor parallel size that does not divide tensor x context parallel size ({} x "
+                           "{}) is not supported in this version, got {}",
+                           tp, layout.cp, layout.etp));
   }
   if (arch.moe_layer_count() > 0) {
     must_divide(sides, kEtp, layout.etp, arch.moe.ffn, "columns of the model's experts",
@@ -155,7 +157,8 @@ void check_moe(const Sides& sides, base::Faults& faults) {
     }
     if (raw.policies.memfine) check_chunks(sides, *raw.policies.memfine, faults);
     if (raw.policies.lrmoe && raw.layout.etp > 1) {
-      faults.add(raw.places.where(kEtp), "lrmoe with expert tensor parallelism is not supported in this version; expected 1", {},
+      faults.add(raw.places.where(kEtp),
+                 "lrmoe with expert tensor parallelism is not supported in this version; expected 1", {},
                  {raw.places.where("moe.policies.lrmoe")});
     }
     return;
@@ -190,20 +193,24 @@ StageMap resolve_stages(const Sides& sides, base::Faults& faults) {
   rules.vpp = raw.layout.vpp;
   rules.layers = sides.arch.layer_count();
   rules.mtp = sides.arch.mtp_layers;
-  const bool plain = !rules.first_layers && !rules.last_layers && !rules.account_for_embedding && !rules.account_for_loss;
+  const bool plain =
+      !rules.first_layers && !rules.last_layers && !rules.account_for_embedding && !rules.account_for_loss;
   auto [map, broken] = raw.stage_layout.empty() ? even_stages(rules) : parse_stages(raw.stage_layout, rules);
   for (const auto& [key, message] : broken) {
     std::string path = "parallel." + key;
     if (!raw.places.stated(path)) path = kPp;
     std::string hint;
     if (raw.stage_layout.empty() && plain)
-      hint = "pipeline_model_parallel_layout, decoder_first/last_pipeline_num_layers or account_for_embedding/loss_in_pipeline_split divide unevenly";
+      hint =
+          "pipeline_model_parallel_layout, decoder_first/last_pipeline_num_layers or "
+          "account_for_embedding/loss_in_pipeline_split divide unevenly";
     faults.add(raw.places.where(path), message, hint, {sides.arch.where_layers});
   }
   if (!broken.empty()) return {};
   if (!raw.stage_layout.empty() && raw.places.stated(kVpp) && map.vpp() != rules.vpp) {
     faults.add(raw.places.where("parallel.pipeline_model_parallel_layout"),
-               fmt::format("expected {} x {} virtual stages, got {}", rules.pp, rules.vpp, rules.pp * map.vpp()), {}, {raw.places.where(kVpp)});
+               fmt::format("expected {} x {} virtual stages, got {}", rules.pp, rules.vpp, rules.pp * map.vpp()), {},
+               {raw.places.where(kVpp)});
   }
   return map;
 }
@@ -225,8 +232,9 @@ std::string resolve_schedule(const Sides& sides, const StageMap& stages, base::F
   const std::int64_t microbatches = raw.training.global_batch_size / samples;
   if (entry->interleaves && microbatches % raw.layout.pp != 0) {
     faults.add(raw.places.where(kGbs),
-               fmt::format("the interleaved schedule needs microbatches in multiples of the {} stages, got {}", raw.layout.pp, microbatches), {},
-               {raw.places.where(kPp)});
+               fmt::format("the interleaved schedule needs microbatches in multiples of the {} stages, got {}",
+                           raw.layout.pp, microbatches),
+               {}, {raw.places.where(kPp)});
   }
   return name;
 }

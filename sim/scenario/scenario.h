@@ -20,7 +20,8 @@
 namespace moeplan::scenario {
 
 enum class RecomputeGranularity { none, selective, full };
-// Megatron's module names; the routed part alone (router, shared expert and dense parts kept) is what MemFine and LRMoE recompute, not a module.
+// Megatron's module names; the routed part alone (router, shared expert and dense parts kept) is what MemFine and LRMoE
+// recompute, not a module.
 enum class RecomputeModule { core_attn, layernorm, mla_up_proj, moe_act, mlp, moe, shared_experts };
 
 struct Recompute {
@@ -68,7 +69,7 @@ struct Scenario {
   Recompute recompute;
   Memory memory;
   std::string dispatcher = "alltoall";
-  Policies policies;          // what the scenario itself turns on
+  Policies policies;  // what the scenario itself turns on
   std::shared_ptr<const routing::LoadSource> loads;
   std::string routing_label;  // for the provenance: "trace", "balanced", "lognormal"
   std::uint64_t seed = 1;
@@ -76,13 +77,15 @@ struct Scenario {
   std::vector<std::string> warnings;
 
   std::int64_t microbatches() const { return training.global_batch_size / (training.micro_batch_size * layout.dp()); }
-  std::int64_t usable_bytes() const;    // floor(capacity * usable_fraction)
+  std::int64_t usable_bytes() const;  // floor(capacity * usable_fraction)
   std::int64_t capacity_bytes() const;
 };
 
-// The same scenario under another set of policies, for compare: names joined by '+' ("none", "recompute-moe", "capacity", "memfine", "lrmoe", "memfine+lrmoe"). Settings of the
-// scenario are used where present, else memfine is adaptive with bins 1, 2, 4, 8, and capacity and lrmoe take their defaults. "none" turns policies off and keeps the recompute settings; "recompute-moe" adds
-// Megatron's module moe to them. Unknown names: an Error with the nearest name; `where` names the option.
+// The same scenario under another set of policies, for compare: names joined by '+' ("none", "recompute-moe",
+// "capacity", "memfine", "lrmoe", "memfine+lrmoe"). Settings of the scenario are used where present, else memfine is
+// adaptive with bins 1, 2, 4, 8, and capacity and lrmoe take their defaults. "none" turns policies off and keeps the
+// recompute settings; "recompute-moe" adds Megatron's module moe to them. Unknown names: an Error with the nearest
+// name; `where` names the option.
 Scenario with_policies(const Scenario& scenario, const std::string& names, const base::Where& where);
 
 }  // namespace moeplan::scenario

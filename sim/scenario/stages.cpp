@@ -1,8 +1,8 @@
 #include "scenario/stages.h"
 
-#include <algorithm>
-
 #include <fmt/core.h>
+
+#include <algorithm>
 
 #include "base/check.h"
 
@@ -28,8 +28,9 @@ class Expander {
 
  private:
   void fault(const std::string& expected) {
-    faults_.emplace_back(kLayoutKey, at_ < text_.size() ? fmt::format("character {}: {}, got '{}'", at_ + 1, expected, text_[at_])
-                                                         : fmt::format("character {}: {}, got the end", at_ + 1, expected));
+    faults_.emplace_back(kLayoutKey, at_ < text_.size()
+                                         ? fmt::format("character {}: {}, got '{}'", at_ + 1, expected, text_[at_])
+                                         : fmt::format("character {}: {}, got the end", at_ + 1, expected));
   }
 
   std::string sequence(int depth) {
@@ -87,8 +88,10 @@ class Expander {
 
 }  // namespace
 
-StageMap::StageMap(std::int64_t pp, std::vector<StageChunk> in_model_order) : pp_(pp), chunks_(std::move(in_model_order)) {
-  MOEPLAN_CHECK(pp_ >= 1 && !chunks_.empty() && static_cast<std::int64_t>(chunks_.size()) % pp_ == 0, "chunks are a multiple of pp");
+StageMap::StageMap(std::int64_t pp, std::vector<StageChunk> in_model_order)
+    : pp_(pp), chunks_(std::move(in_model_order)) {
+  MOEPLAN_CHECK(pp_ >= 1 && !chunks_.empty() && static_cast<std::int64_t>(chunks_.size()) % pp_ == 0,
+                "chunks are a multiple of pp");
 }
 
 const StageChunk& StageMap::chunk(std::int64_t stage, std::int64_t virtual_stage) const {
@@ -105,7 +108,8 @@ std::int64_t StageMap::stage_of_layer(std::int64_t layer) const {
 
 std::vector<std::int32_t> StageMap::layers_of(std::int64_t stage) const {
   std::vector<std::int32_t> layers;
-  for (std::int64_t v = 0; v < vpp(); ++v) layers.insert(layers.end(), chunk(stage, v).layers.begin(), chunk(stage, v).layers.end());
+  for (std::int64_t v = 0; v < vpp(); ++v)
+    layers.insert(layers.end(), chunk(stage, v).layers.begin(), chunk(stage, v).layers.end());
   return layers;
 }
 
@@ -152,13 +156,15 @@ std::pair<StageMap, StageFaults> even_stages(const StageRules& rules) {
   // Rest of a division that must come out even, with what it is about.
   const auto divide = [&](std::int64_t number, std::int64_t by, const char* key, const std::string& what) {
     if (by > 0 && number >= 0 && number % by == 0) return number / by;
-    faults.emplace_back(key, fmt::format("expected {} to divide evenly over {} virtual stages, got {}", what, by, number));
+    faults.emplace_back(key,
+                        fmt::format("expected {} to divide evenly over {} virtual stages, got {}", what, by, number));
     return std::int64_t{0};
   };
   const std::int64_t extra = (rules.account_for_embedding ? 1 : 0) + (rules.account_for_loss ? 1 : 0);
   if (rules.first_layers || rules.last_layers) {
     if (extra > 0) {
-      faults.emplace_back("account_for_embedding_in_pipeline_split", "cannot be combined with first or last layer counts");
+      faults.emplace_back("account_for_embedding_in_pipeline_split",
+                          "cannot be combined with first or last layer counts");
       return {StageMap(), faults};
     }
     // A stage with a count of its own spreads it over its virtual stages; the others share the rest.
@@ -169,10 +175,14 @@ std::pair<StageMap, StageFaults> even_stages(const StageRules& rules) {
         --stages;
       }
     if (stages < 0 || (stages == 0 && rest != 0)) {
-      faults.emplace_back("decoder_first_pipeline_num_layers", fmt::format("first and last counts leave {} layers for {} stages", rest, std::max<std::int64_t>(stages, 0)));
+      faults.emplace_back(
+          "decoder_first_pipeline_num_layers",
+          fmt::format("first and last counts leave {} layers for {} stages", rest, std::max<std::int64_t>(stages, 0)));
       return {StageMap(), faults};
     }
-    const std::int64_t middle = stages == 0 ? 0 : divide(rest, stages * rules.vpp, "pipeline_model_parallel_size", "the layers of the other stages");
+    const std::int64_t middle = stages == 0 ? 0
+                                            : divide(rest, stages * rules.vpp, "pipeline_model_parallel_size",
+                                                     "the layers of the other stages");
     for (std::int64_t c = 0; c < chunks; ++c) counts[static_cast<std::size_t>(c)] = middle;
     const auto spread = [&](const std::optional<std::int64_t>& own, std::int64_t stage, const char* key) {
       if (!own) return;
@@ -182,13 +192,15 @@ std::pair<StageMap, StageFaults> even_stages(const StageRules& rules) {
     spread(rules.first_layers, 0, "decoder_first_pipeline_num_layers");
     spread(rules.last_layers, rules.pp - 1, "decoder_last_pipeline_num_layers");
   } else {
-    const std::string what = extra == 0 ? "the model's layers" : "the model's layers and the accounted embedding and loss";
+    const std::string what =
+        extra == 0 ? "the model's layers" : "the model's layers and the accounted embedding and loss";
     const std::int64_t each = divide(rules.layers + extra, chunks, "pipeline_model_parallel_size", what);
     for (auto& count : counts) count = each;
     if (rules.account_for_embedding) --counts.front();
     if (rules.account_for_loss) --counts.back();
     if (faults.empty() && (counts.front() < 0 || counts.back() < 0))
-      faults.emplace_back("account_for_embedding_in_pipeline_split", "a virtual stage of one layer has no room for embedding or loss");
+      faults.emplace_back("account_for_embedding_in_pipeline_split",
+                          "a virtual stage of one layer has no room for embedding or loss");
   }
   if (!faults.empty()) return {StageMap(), faults};
   std::vector<StageChunk> map(static_cast<std::size_t>(chunks));
@@ -209,11 +221,24 @@ std::pair<StageMap, StageFaults> parse_stages(const std::string& text, const Sta
   std::int64_t layers = 0, mtp = 0, embeddings = 0, losses = 0;
   for (std::size_t i = 0; i < letters.size(); ++i) {
     switch (letters[i]) {
-      case '|': chunks.emplace_back(); break;
-      case 't': chunks.back().layers.push_back(static_cast<std::int32_t>(layers++)); break;
-      case 'm': ++chunks.back().mtp; ++mtp; break;
-      case 'E': chunks.back().embedding = true; ++embeddings; break;
-      default: chunks.back().loss = true; ++losses; break;
+      case '|':
+        chunks.emplace_back();
+        break;
+      case 't':
+        chunks.back().layers.push_back(static_cast<std::int32_t>(layers++));
+        break;
+      case 'm':
+        ++chunks.back().mtp;
+        ++mtp;
+        break;
+      case 'E':
+        chunks.back().embedding = true;
+        ++embeddings;
+        break;
+      default:
+        chunks.back().loss = true;
+        ++losses;
+        break;
     }
   }
   const auto expect = [&](bool holds, const std::string& message) {
@@ -224,7 +249,9 @@ std::pair<StageMap, StageFaults> parse_stages(const std::string& text, const Sta
   expect(embeddings == 1 && letters.front() == 'E', "expected one embedding (E), first");
   expect(losses == 1 && letters.back() == 'L', "expected one loss (L), last");
   const auto count = static_cast<std::int64_t>(chunks.size());
-  expect(count % rules.pp == 0, fmt::format("expected a multiple of the {} pipeline stages as number of virtual stages, got {}", rules.pp, count));
+  expect(count % rules.pp == 0,
+         fmt::format("expected a multiple of the {} pipeline stages as number of virtual stages, got {}", rules.pp,
+                     count));
   if (!faults.empty()) return {StageMap(), faults};
   return {StageMap(rules.pp, std::move(chunks)), faults};
 }

@@ -5,7 +5,8 @@
 #include <utility>
 #include <vector>
 
-// Which layers a pipeline rank holds: one chunk a virtual stage, in Megatron's order (chunk v of rank r is the (v p + r)-th of the model).
+// Which layers a pipeline rank holds: one chunk a virtual stage, in Megatron's order (chunk v of rank r is the (v p +
+// r)-th of the model).
 namespace moeplan::scenario {
 
 struct StageChunk {
@@ -22,7 +23,7 @@ class StageMap {
   std::int64_t pp() const { return pp_; }
   std::int64_t vpp() const { return pp_ == 0 ? 1 : static_cast<std::int64_t>(chunks_.size()) / pp_; }
   const StageChunk& chunk(std::int64_t stage, std::int64_t virtual_stage) const;
-  std::int64_t stage_of_layer(std::int64_t layer) const;   // pipeline rank
+  std::int64_t stage_of_layer(std::int64_t layer) const;          // pipeline rank
   std::vector<std::int32_t> layers_of(std::int64_t stage) const;  // over its chunks, in chunk order
   std::int64_t mtp_on(std::int64_t stage) const;
   bool embedding_on(std::int64_t stage) const;
@@ -41,12 +42,14 @@ struct StageRules {
   bool account_for_embedding = false, account_for_loss = false;
 };
 
-// Megatron's even division: layers (plus one each for embedding and loss where they are accounted for) over pp * vpp; with first or last counts the rest over the other stages.
-// A fault is (key, message with the numbers); the map is empty then. MTP blocks stand before the loss.
+// Megatron's even division: layers (plus one each for embedding and loss where they are accounted for) over pp * vpp;
+// with first or last counts the rest over the other stages. A fault is (key, message with the numbers); the map is
+// empty then. MTP blocks stand before the loss.
 std::pair<StageMap, std::vector<std::pair<std::string, std::string>>> even_stages(const StageRules& rules);
 
-// A layout string: E embedding, t layer, m MTP block, L loss, '|' ends a virtual stage, '*n' repeats the letter or the parenthesis before it. Faults as above, with
-// the position in the string.
-std::pair<StageMap, std::vector<std::pair<std::string, std::string>>> parse_stages(const std::string& text, const StageRules& rules);
+// A layout string: E embedding, t layer, m MTP block, L loss, '|' ends a virtual stage, '*n' repeats the letter or the
+// parenthesis before it. Faults as above, with the position in the string.
+std::pair<StageMap, std::vector<std::pair<std::string, std::string>>> parse_stages(const std::string& text,
+                                                                                   const StageRules& rules);
 
 }  // namespace moeplan::scenario

@@ -5,7 +5,8 @@
 
 namespace moeplan::schedule {
 
-std::vector<Slot> one_forward_one_backward(std::int64_t stage, std::int64_t stages, std::int64_t microbatches, std::int64_t chunks) {
+std::vector<Slot> one_forward_one_backward(std::int64_t stage, std::int64_t stages, std::int64_t microbatches,
+                                           std::int64_t chunks) {
   check_arguments(stage, stages, microbatches, chunks);
   MOEPLAN_CHECK(chunks == 1, "this schedule does not interleave");
   // The first backward reaches this stage after the stages behind it have each taken one forward more.

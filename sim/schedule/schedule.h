@@ -15,20 +15,20 @@ struct Slot {
   std::int64_t chunk = 0;  // virtual stage on this rank; 0 without interleaving
 };
 
-// A schedule is a pure function of stage, stages, microbatches and chunks (virtual stages a rank; 1 where it does not interleave).
+// A schedule is a pure function of stage, stages, microbatches and chunks (virtual stages a rank; 1 where it does not
+// interleave).
 struct ScheduleEntry {
   std::string name;
   std::string description;
   bool interleaves;  // takes more than one chunk, and needs microbatches in multiples of the stages
   std::vector<Slot> (*slots)(std::int64_t stage, std::int64_t stages, std::int64_t microbatches, std::int64_t chunks);
 };
-// "1f1b": warm-up of min(p - r - 1, m) forwards, then one forward one backward, then the remaining backwards. At most min(p - r, m) microbatches in flight.
-// "gpipe": all forwards, then all backwards.
-// "interleaved": 1F1B over virtual stages, warm-up of min(2(p - r - 1) + (v - 1)p, m v) forwards.
+// "1f1b": warm-up of min(p - r - 1, m) forwards, then one forward one backward, then the remaining backwards. At most
+// min(p - r, m) microbatches in flight. "gpipe": all forwards, then all backwards. "interleaved": 1F1B over virtual
+// stages, warm-up of min(2(p - r - 1) + (v - 1)p, m v) forwards.
 std::span<const ScheduleEntry> schedule_table();
 const ScheduleEntry* find_schedule(const std::string& name);
 // Most (microbatch, chunk) pairs whose forward has run and whose backward has not, at any time on that stage.
 std::int64_t most_in_flight(const std::vector<Slot>& slots);
-
 
 }  // namespace moeplan::schedule

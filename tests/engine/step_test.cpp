@@ -113,3 +113,23 @@ TEST_CASE("one chunk costs one notify more than recompute of the routed part") {
   CHECK(four.step_s > one.step_s);
   CHECK(one.mean.recompute_s > 0);
 }
+
+TEST_CASE("interleaving shrinks the bubble, and both engines agree on virtual stages and every kind of group") {
+  auto plan_of = [](const std::string& layout) {
+    const std::string text = "model: tiny-mla\ncluster: { hardware: h100-sxm, gpus: 8 }\nparallel: " + layout +
+                             "\ntraining: { micro_batch_size: 2, global_batch_size: 64, seq_length: 4096 }\nrouting: { "
+                             "lognormal: { sigma: 0.5 } }\n";
+    return plan::make_plan(moeplan::test::scenario_from(text), 0, 1);
+  };
+  for (const char* layout :
+       {"{ pp: 2, vpp: 2, ep: 2 }", "{ pp: 4, ep: 2 }", "{ tp: 2, cp: 2, ep: 4 }", "{ tp: 2, ep: 2, etp: 2 }"}) {
+    CAPTURE(layout);
+    const auto plan = plan_of(layout);
+    engine::PlanSource a(plan), b(plan);
+    CHECK(engine::run_max_plus(a).finish_ps == engine::run_events(b).finish_ps);
+    const auto step = engine::run_step(plan);
+    for (const auto& rank : step.ranks) CHECK(rank.parts.total() == doctest::Approx(step.step_s).epsilon(1e-9));
+  }
+  CHECK(engine::run_step(plan_of("{ pp: 2, vpp: 2, ep: 2 }")).mean.bubble_s <
+        engine::run_step(plan_of("{ pp: 2, ep: 2 }")).mean.bubble_s);
+}

@@ -164,6 +164,7 @@ TEST_CASE("an instance costs its weights and gradients on the rank that hosts it
   const std::int64_t elements = 3 * 2048 * 768;
   Small small;
   small.model = "qwen3-30b-a3b";
+  small.hardware = "h200-sxm";  // room beside 18 bytes a parameter: instances need free memory
   small.gpus = small.ep = small.gbs = 8;
   small.seq = 4096;
   small.routing = "{ lognormal: { sigma: 1.0, seed: 4 } }";
@@ -293,4 +294,26 @@ TEST_CASE("bf16 gradients are widened for the owned shard in the step") {
   const auto p = plan::stage_parameters(*plan.scenario, 0);
   CHECK(memory.phase_peak_bytes[static_cast<std::size_t>(memory::Phase::steady_optimizer_step)] ==
         memory.static_bytes + up(4 * (p.dense / 4 + p.experts / 2)));
+}
+
+TEST_CASE(
+    "virtual stages, context and expert tensor parallelism free what they allocate, and divide what they should") {
+  auto peak_of = [](const std::string& layout, const char* model, std::int64_t rank) {
+    const std::string text =
+        std::string("model: ") + model + "\ncluster: { hardware: h100-sxm, gpus: 8 }\nparallel: " + layout +
+        "\ntraining: { micro_batch_size: 1, global_batch_size: 16, seq_length: 1024 }\nrouting: { balanced: true }\n";
+    const auto plan = plan::make_plan(moeplan::test::scenario_from(text), 0, 1);
+    for (std::int64_t r = 0; r < 8; ++r) CHECK_NOTHROW(memory::replay(plan, r));
+    return memory::replay(plan, rank);
+  };
+  for (const char* layout :
+       {"{ pp: 2, vpp: 2, ep: 2 }", "{ tp: 2, cp: 2, ep: 4 }", "{ tp: 2, ep: 2, etp: 2 }", "{ tp: 2, ep: 1, etp: 2 }",
+        "{ pp: 4, ep: 2, pipeline_model_parallel_layout: 'Et|t|tt|L' }"})
+    peak_of(layout, "tiny-mla", 0);
+  // Half the positions a rank: about half the logits, which are most of this small model's activations.
+  const auto one = peak_of("{ ep: 2 }", "tiny-moe", 0), two = peak_of("{ cp: 2, ep: 2 }", "tiny-moe", 0);
+  const auto logits = [](const memory::RankMemory& m) {
+    return m.peak.by_kind[static_cast<std::size_t>(plan::TensorKind::logits_loss)];
+  };
+  CHECK(2 * logits(two) == logits(one));
 }

@@ -91,3 +91,26 @@ TEST_CASE("an adaptive rule may give the layers of one step different blocks, th
           policy::adaptive_chunks(rows, plan.memfine_max_rows[0], std::vector<std::int64_t>{1, 2, 4, 8}));
   }
 }
+
+TEST_CASE("virtual stages, context and expert tensor parallelism, MTP: programs are sound on every rank") {
+  for (const char* layout :
+       {"{ pp: 2, vpp: 2, ep: 2 }", "{ tp: 2, cp: 2, ep: 4 }", "{ tp: 2, ep: 2, etp: 2 }", "{ tp: 2, ep: 1, etp: 2 }",
+        "{ cp: 2, pp: 2, ep: 2 }", "{ pp: 4, ep: 2, pipeline_model_parallel_layout: 'Et|t|tt|L' }"}) {
+    CAPTURE(layout);
+    std::string text = "model: tiny-mla\ncluster: { hardware: h100-sxm, gpus: 8 }\nparallel: " + std::string(layout) +
+                       "\ntraining: { micro_batch_size: 1, global_batch_size: 16, seq_length: 256 }\nrouting: { "
+                       "lognormal: { sigma: 0.8 } }\n";
+    const auto scenario = moeplan::test::scenario_from(text);
+    const auto plan = plan::make_plan(scenario, 0, 1);
+    const auto& layout_of = scenario->layout;
+    const std::int64_t per_rank = 256 / (layout_of.tp * layout_of.cp) * 2;  // tokens of a rank times top-k
+    for (const auto& decision : plan.decisions) {
+      std::int64_t received = 0;
+      for (std::int64_t member = 0; member < layout_of.ep; ++member) {
+        CHECK(decision.forward_rows[0].sent(member) == per_rank * layout_of.etp);  // peers count as one member
+        received += decision.forward_rows[0].received(member);
+      }
+      CHECK(received == per_rank * layout_of.etp * layout_of.ep);
+    }
+  }
+}

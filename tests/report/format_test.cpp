@@ -27,6 +27,8 @@ TEST_CASE("absolute paths are cut to their last part, other slashes stay") {
   CHECK(without_absolute_paths("traces/law") == "traces/law");
   CHECK(without_absolute_paths("--set routing.trace=/a/b") == "--set routing.trace=b");
   CHECK(without_absolute_paths("/a/b/") == "b/");
+  CHECK(without_absolute_paths("trace /a/c.json#olmoe/c4 (3)") == "trace c.json#olmoe/c4 (3)");
+  CHECK(without_absolute_paths("/a/x#y/c.csv") == "c.csv");
 }
 
 TEST_CASE("the verdict sentence says what is left, or what is missing") {

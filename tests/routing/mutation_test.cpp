@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/file.h"
 #include "base/random.h"
 #include "routing/formats.h"
 #include "support.h"
@@ -140,6 +141,32 @@ TEST_CASE("damaged count files are read consistently or refused") {
   const std::string valid = "step,layer,microbatch,e0,e1,e2\n0,1,0,4,2,2\n0,2,0,3,3,2\n1,1,0,1,1,2\n1,2,0,8,8,0\n";
   const auto parse = [](const std::string& text) { return parse_counts_csv(text, "mutated"); };
   const int good = accepted(2, 6000, valid, parse);
+  CHECK(good > 100);
+  CHECK(good < 5000);
+}
+
+TEST_CASE("damaged JSON lines of counts are read consistently or refused") {
+  const std::string valid =
+      "{\"step\":0,\"layer\":1,\"counts\":[4,2,2]}\n{\"step\":0,\"layer\":2,\"counts\":[3,3,2]}\n"
+      "{\"step\":1,\"layer\":1,\"counts\":[1,1,2]}\n{\"step\":1,\"layer\":2,\"counts\":[8,8,0]}\n";
+  const auto parse = [](const std::string& text) {
+    moeplan::base::require_utf8(text, "mutated");  // as the reader of files does
+    return parse_counts_jsonl(text, "mutated");
+  };
+  const int good = accepted(3, 6000, valid, parse);
+  CHECK(good > 100);
+  CHECK(good < 5000);
+}
+
+TEST_CASE("damaged samples of gpt-oss are read consistently or refused") {
+  const std::string valid =
+      R"({"router_data": [{"token_7": {"layer_2": {"selected_experts": [3, 1], "selected_probs": [0.5, 0.25]}}},)"
+      R"({"token_8": {"layer_2": {"selected_experts": [0, 4], "selected_probs": [0.75, 0.125]}}}]})";
+  const auto parse = [](const std::string& text) {
+    moeplan::base::require_utf8(text, "mutated");
+    return std::get<TokenTrace>(parse_json_trace(text, {"mutated", {}}));
+  };
+  const int good = accepted(4, 6000, valid, parse);
   CHECK(good > 100);
   CHECK(good < 5000);
 }

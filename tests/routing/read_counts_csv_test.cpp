@@ -16,6 +16,13 @@ std::string fault_of_row(const std::string& row) { return fault_of("step,layer,e
 
 }  // namespace
 
+TEST_CASE("messages cut long cells between characters") {
+  // 39 letters, then one of two bytes: the 40th byte is its first.
+  const std::string cell = std::string(39, 'b') + "\xC3\xA9y";
+  const std::string text = error_of([&] { parse_counts_csv("step,layer,e0\n0,1," + cell + "\n", "c.csv"); });
+  CHECK(contains(text, "got '" + std::string(39, 'b') + "...'"));
+}
+
 TEST_CASE("rows are read with their keys, counts and lines") {
   const CountTrace trace =
       parse_counts_csv("step,layer,microbatch,source,e0,e1,e2\n5,3,0,2,7,0,1\n5,3,1,2,4,4,0\n", "c.csv");

@@ -7,20 +7,40 @@ using namespace moeplan;
 using namespace moeplan::scenario;
 using namespace moeplan::scenario::testing;
 
-TEST_CASE("what this version does not do is refused by name, and 1 is taken") {
-  for (const std::string key :
-       {"context_parallel_size", "virtual_pipeline_model_parallel_size", "expert_tensor_parallel_size"}) {
-    CAPTURE(key);
-    const std::string text = small_with("  ep: 4\n", "  ep: 4\n  " + key + ": 2\n");
-    CHECK(refusal(text) == "s.yaml:6:" + std::to_string(key.size() + 5) + ": parallel." + key +
-                               ": 2 is not supported in this version; expected 1\n");
-    CHECK(refusal(small_with("  ep: 4\n", "  ep: 4\n  " + key + ": 1\n")).empty());
-  }
+TEST_CASE("parallel sizes that cannot be are refused with their numbers") {
+  // 128 positions; context parallelism deals two slices a rank.
+  CHECK(holds(refusal(kSmall, {{"cp", "3"}}), "context_parallel_size"));
+  CHECK(holds(refusal(kSmall, {{"cp", "2"}, {"seq", "6"}}), "expected tensor x context parallel size"));
+  // tp x cp = 1 is no multiple of 2.
+  CHECK(holds(refusal(kSmall, {{"etp", "2"}, {"ep", "2"}}), "expert tensor parallel size that does not divide"));
+  CHECK(holds(refusal(kSmall, {{"vpp", "2"}}), "parallel"));                           // one stage has no virtual ones
+  CHECK(holds(refusal(kSmall, {{"pp", "2"}, {"vpp", "3"}}), "divide evenly over 6"));  // 4 layers
+  CHECK(refusal(kSmall, {{"cp", "1"}, {"vpp", "1"}, {"etp", "1"}}).empty());
+  CHECK(refusal(kSmall, {{"cp", "2"}}).empty());
+  CHECK(refusal(kSmall, {{"tp", "2"}, {"etp", "2"}}).empty());
 }
 
-TEST_CASE("a refusal under a short name names the whole key") {
-  CHECK(holds(refusal(small_with("  ep: 4\n", "  ep: 4\n  cp: 2\n")),
-              "s.yaml:6:7: parallel.cp: context_parallel_size: 2 is not supported in this version; expected 1"));
+TEST_CASE("virtual stages interleave unless another schedule is stated") {
+  // 8 GPUs, 2 stages, 4 replicas, 16 samples: 4 microbatches, a multiple of 2.
+  CHECK(resolve(kSmall, {{"pp", "2"}, {"vpp", "2"}}).training.schedule == "interleaved");
+  CHECK(resolve(kSmall, {{"pp", "2"}}).training.schedule == "1f1b");
+  CHECK(holds(refusal(kSmall, {{"pp", "2"}, {"vpp", "2"}, {"schedule", "1f1b"}}), "does not take 2 virtual stages"));
+  CHECK(holds(refusal(kSmall, {{"schedule", "interleaved"}}), "needs more than one virtual stage"));
+  CHECK(holds(refusal(kSmall, {{"pp", "2"}, {"vpp", "2"}, {"gbs", "12"}}), "multiples of the 2 stages, got 3"));
+}
+
+TEST_CASE("stages may be uneven: layout strings, first and last counts, embedding and loss as layers") {
+  CHECK(resolve(kSmall, {{"pp", "2"}, {"pipeline_model_parallel_layout", "'Et|tttL'"}}).stages.text() == "Et|tttL");
+  const Scenario interleaved = resolve(kSmall, {{"pp", "2"}, {"pipeline_model_parallel_layout", "'E|t*2|t|tL'"}});
+  CHECK(interleaved.layout.vpp == 2);
+  CHECK(interleaved.training.schedule == "interleaved");
+  CHECK(resolve(kSmall, {{"pp", "2"}, {"decoder_first_pipeline_num_layers", "1"}}).stages.text() == "Et|tttL");
+  CHECK(holds(refusal(kSmall, {{"pp", "2"}, {"pipeline_model_parallel_layout", "'Et|ttL'"}}),
+              "expected 4 layers (t) as the model has, got 3"));
+  CHECK(holds(refusal(kSmall, {{"pp", "2"},
+                               {"pipeline_model_parallel_layout", "'Et|tttL'"},
+                               {"decoder_first_pipeline_num_layers", "1"}}),
+              "stands beside other rules"));
 }
 
 TEST_CASE("values of other versions are refused by name, and unknown ones with the nearest name") {
@@ -32,7 +52,8 @@ TEST_CASE("values of other versions are refused by name, and unknown ones with t
   const Case cases[] = {
       {"precision", "fp8", "fp8 is not supported in this version; expected bf16"},
       {"precision", "bf61", "did you mean 'bf16'?"},
-      {"schedule", "interleaved", "interleaved is not supported in this version; expected one of 1f1b, gpipe"},
+      {"schedule", "zero_bubble",
+       "zero_bubble is not supported in this version; expected one of 1f1b, interleaved, gpipe"},
       {"schedule", "1f1p", "did you mean '1f1b'?"},
       {"dispatcher", "allgather", "allgather is not supported in this version; expected alltoall"},
       {"dispatcher", "flex", "flex is not supported in this version; expected alltoall"},
@@ -45,10 +66,9 @@ TEST_CASE("values of other versions are refused by name, and unknown ones with t
       {"lrmoe.max_instances", "0", "expected an integer from 1 to 64, got '0'"},
       {"capacity.factor", "0", "expected a number > 0"},
       {"capacity.drop_policy", "last", "expected one of probs, position, got 'last'"},
-      {"pipeline_model_parallel_layout", "'Et*4|L'", "a layout string is not supported in this version"},
       {"routing", "{ preset: aux-loss, iteration: 50 }",
        "a preset of routing is not supported in this version; expected trace, balanced or lognormal"},
-      {"routing", "{ balanced: true, map: { layers: cyclic } }", "a map of layers is not supported in this version"},
+      {"routing", "{ balanced: true, map: { layers: cyclic } }", "'map' is a key of routing by a trace"},
       {"policies", "{ symi: {} }", "this policy is not supported in this version; expected capacity, memfine or lrmoe"},
   };
   for (const Case& c : cases) {

@@ -15,7 +15,7 @@ TEST_CASE("a small scenario resolves to plain values in base units") {
   CHECK(s.layout.ep == 4);
   CHECK(s.layout.dp() == 8);
   CHECK(s.microbatches() == 2);  // 16 / (1 x 8)
-  CHECK(s.layers_per_stage() == 4);
+  CHECK(s.stages.most_layers() == 4);
   CHECK(s.dispatcher == "alltoall");
   REQUIRE(s.policies.memfine);
   CHECK(s.policies.memfine->rule == policy::MemfineSettings::Rule::fixed);

@@ -50,7 +50,8 @@ TEST_CASE("the scenarios of MemFine's table 4 resolve, and their hot rank gets 5
       CHECK(s.memory.accounting == Accounting::closed_form);
       CHECK(s.memory.given_static_bytes == (model == "1" ? 43'000'000'000 : 39'500'000'000));
       CHECK(s.policies.memfine.has_value() == (method != "full"));
-      // Experts 0 to 7 live on the first rank of 32 and have 74,625 copies each in the file: 8 x 74,625 over all replicas.
+      // Experts 0 to 7 live on the first rank of 32 and have 74,625 copies each in the file: 8 x 74,625 over all
+      // replicas.
       std::vector<std::int64_t> counts(256, 0);
       for (std::int64_t replica = 0; replica < 32; ++replica) {
         s.loads->add_counts({0, 0, replica, 0, 4096}, s.model.moe_layer_count() - 1, counts);

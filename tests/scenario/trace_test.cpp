@@ -99,3 +99,56 @@ TEST_CASE("errors of reading are not kept: a trace that is mended is read") {
   CHECK(resolve_with(with_trace(copy), options_with(), cache).routing_label == "trace");
   std::filesystem::remove_all(folder);
 }
+
+TEST_CASE("a map lets the model read a trace of other layers, by turns or by a list") {
+  // Layers 0 and 7 of the eight experts that the model has; its MoE layers are 1, 2 and 3.
+  const std::filesystem::path folder = own_folder("trace-map");
+  const std::string path = (folder / "c.jsonl").string();
+  std::ofstream(path) << "{\"step\":0,\"layer\":0,\"counts\":[16,4,2,2,2,2,2,2]}\n"
+                         "{\"step\":0,\"layer\":7,\"counts\":[4,4,4,4,4,4,4,4]}\n";
+  const auto with_map = [&](const std::string& map) {
+    return small_with("{ balanced: true }", "{ trace: " + path + map + " }");
+  };
+  const std::string without = refusal(with_map(""));
+  CHECK(holds(without, "the trace has the MoE layers {0, 7}, the model {1..3}"));
+  CHECK(holds(without, "hint: routing.map: { layers: cyclic }"));
+  // Copies of expert 0 over the 8 replicas and 2 microbatches of a step: 16 x 128 tokens of 2 copies, of which layer 0
+  // sends a half and layer 7 an eighth.
+  constexpr std::int64_t kHalf = 2048, kEighth = 512;
+  const auto first_of = [](const Scenario& s, std::int64_t layer) {
+    std::vector<std::int64_t> counts(8, 0);
+    for (std::int64_t replica = 0; replica < 8; ++replica) {
+      for (std::int64_t microbatch = 0; microbatch < 2; ++microbatch) {
+        s.loads->add_counts({0, microbatch, replica, 0, 128}, layer, counts);
+      }
+    }
+    return counts[0];
+  };
+  const Scenario cyclic = resolve(with_map(", map: { layers: cyclic }"));
+  CHECK(first_of(cyclic, 0) == kHalf);
+  CHECK(first_of(cyclic, 1) == kEighth);
+  CHECK(first_of(cyclic, 2) == kHalf);
+  const Scenario listed = resolve(with_map(", map: { layers: [7, 7, 0] }"));
+  CHECK(first_of(listed, 0) == kEighth);
+  CHECK(first_of(listed, 2) == kHalf);
+  CHECK(first_of(resolve(with_map(""), {{"routing.map.layers", "cyclic"}}), 1) == kEighth);
+  CHECK(holds(refusal(with_map(", map: { layers: [7, 0] }")), "routing.map.layers: the map has 2 layers, the model 3"));
+  CHECK(holds(refusal(with_map(", map: { layers: [7, 0, 1] }")), "the map names layer 1, the trace has {0, 7}"));
+  CHECK(holds(refusal(with_map(", map: { layers: twice }")), "expected 'cyclic' or a list of layers"));
+  CHECK(holds(refusal(with_map(", map: {}")), "missing key 'layers'"));
+  CHECK(holds(refusal(with_map(", map: { layers: cyclic, experts: [1] }")), "experts"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a part of a file is named behind the path") {
+  const std::filesystem::path folder = own_folder("trace-part");
+  std::ofstream((folder / "c.json").string())
+      << R"({"layers": [1, 2, 3], "models": {"m": {"num_experts": 8, "topk": 2, "counts": {"a": )"
+         R"([[8,8,8,8,0,0,0,0],[4,4,4,4,4,4,4,4],[4,4,4,4,4,4,4,4]]}}}})";
+  const std::string path = (folder / "c.json").string();
+  CHECK(resolve(with_trace(path + "#m/a")).routing_label == "trace");
+  CHECK(holds(refusal(with_trace(path)), "add '#' and one of m/a to the path"));
+  CHECK(holds(refusal(with_trace(path + "#m/b")), "has no 'm/b', only m/a"));
+  CHECK(holds(refusal(with_trace((folder / "d.json").string() + "#m/a")), "does not exist"));
+  std::filesystem::remove_all(folder);
+}

@@ -70,9 +70,9 @@ TEST_CASE("the module moe beside a policy that recomputes the routed part is a w
 
 TEST_CASE("names that cannot be turned on are refused at the option") {
   const Scenario s = resolve();
-  CHECK(
-      refused(s, "memfin") ==
-      "--policies: expected one of none, recompute-moe, capacity, memfine, lrmoe, got 'memfin'\n  hint: did you mean 'memfine'?");
+  CHECK(refused(s, "memfin") ==
+        "--policies: expected one of none, recompute-moe, capacity, memfine, lrmoe, got 'memfin'\n  hint: did you mean "
+        "'memfine'?");
   CHECK(holds(refused(s, ""), "got ''"));
   CHECK(holds(refused(s, "memfine+"), "got ''"));
   CHECK(holds(refused(s, "memfine+memfine"), "'memfine' is listed twice"));

@@ -12,7 +12,8 @@ namespace moeplan::schedule {
 namespace {
 
 // "F0 F1 B0 ...": what a reader writes down by hand.
-std::string text(const std::string& name, std::int64_t stage, std::int64_t stages, std::int64_t microbatches, std::int64_t chunks = 1) {
+std::string text(const std::string& name, std::int64_t stage, std::int64_t stages, std::int64_t microbatches,
+                 std::int64_t chunks = 1) {
   std::string out;
   for (const Slot& slot : find_schedule(name)->slots(stage, stages, microbatches, chunks)) {
     if (!out.empty()) out += ' ';
@@ -100,12 +101,13 @@ TEST_CASE("a stage outside the pipeline or a step without microbatches is an err
     CHECK_THROWS_AS(entry.slots(4, 4, 8, 1), base::InternalError);
     CHECK_THROWS_AS(entry.slots(-1, 4, 8, 1), base::InternalError);
     CHECK_THROWS_AS(entry.slots(0, 4, 0, 1), base::InternalError);
-    CHECK_NOTHROW(entry.slots(3, 4, 1, 1));
+    CHECK_NOTHROW(entry.slots(3, 4, entry.interleaves ? 4 : 1, 1));
   }
 }
 
 TEST_CASE("interleaved: two stages, two virtual stages, four microbatches, by hand") {
-  // Groups of two microbatches run through chunk a, then b; backward through b, then a. Warm-up 2(p - r - 1) + (v - 1)p: 4 and 2.
+  // Groups of two microbatches run through chunk a, then b; backward through b, then a. Warm-up 2(p - r - 1) + (v -
+  // 1)p: 4 and 2.
   CHECK(text("interleaved", 0, 2, 4, 2) == "F0a F1a F0b F1b F2a B0b F3a B1b F2b B0a F3b B1a B2b B3b B2a B3a");
   CHECK(text("interleaved", 1, 2, 4, 2) == "F0a F1a F0b B0b F1b B1b F2a B0a F3a B1a F2b B2b F3b B3b B2a B3a");
 }

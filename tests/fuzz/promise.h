@@ -1,0 +1,12 @@
+#pragma once
+#include <functional>
+
+namespace moeplan::fuzz {
+
+// Ends the program with `message` when a promise of a reader does not hold.
+void require(bool holds, const char* message);
+
+// Runs `read`. A base::Error is an answer too, as long as it says something that a terminal can show.
+void taken_or_refused(const std::function<void()>& read);
+
+}  // namespace moeplan::fuzz

@@ -1,0 +1,121 @@
+#include "targets.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "config/document.h"
+#include "model/architecture.h"
+#include "promise.h"
+#include "routing/formats.h"
+#include "scenario/resolve.h"
+#include "topology/hardware.h"
+#include "trace_promises.h"
+
+namespace moeplan::fuzz {
+namespace {
+
+// What read_text refuses never gets to the parsers of text.
+std::string_view text_of(std::string_view bytes) {
+  if (bytes.empty()) throw base::Error({"input", 0, 0, {}}, "the file is empty");
+  base::require_utf8(bytes, "input");
+  return bytes;
+}
+
+void esft(std::string_view bytes) {
+  taken_or_refused([&] {
+    std::vector<routing::EsftLayer> layers;
+    layers.push_back(routing::parse_esft_layer(text_of(bytes), "input", 1));
+    check_trace(routing::combine_esft(std::move(layers), "folder", 0));
+  });
+}
+
+void counts_csv(std::string_view bytes) {
+  taken_or_refused([&] { check_trace(routing::parse_counts_csv(text_of(bytes), "input")); });
+}
+
+void counts_jsonl(std::string_view bytes) {
+  taken_or_refused([&] { check_trace(routing::parse_counts_jsonl(text_of(bytes), "input")); });
+}
+
+// Each part that a file may be read by.
+void npy(std::string_view bytes) {
+  for (const char* part : {"", "counts", "routed_experts"}) {
+    taken_or_refused([&] { check_trace(routing::parse_npy_trace(bytes, {"input", part})); });
+  }
+}
+
+void npz(std::string_view bytes) {
+  for (const char* part : {"", "counts"}) {
+    taken_or_refused([&] { check_trace(routing::parse_npz_trace(bytes, {"input", part})); });
+  }
+}
+
+void gptoss(std::string_view bytes) {
+  taken_or_refused([&] { check_trace(routing::parse_json_trace(text_of(bytes), {"input", ""})); });
+}
+
+void olmoe(std::string_view bytes) {
+  for (const char* part : {"", "m/c4"}) {
+    taken_or_refused([&] { check_trace(routing::parse_json_trace(text_of(bytes), {"input", part})); });
+  }
+}
+
+void model(std::string_view bytes) {
+  taken_or_refused([&] {
+    base::Faults faults;
+    const config::Node root = config::parse_yaml(std::string(bytes), "input");
+    const model::Architecture arch = model::read_architecture(root, "input", faults);
+    faults.throw_if_any();
+    require(arch.layer_count() >= 1 && arch.hidden >= 1 && arch.vocab >= 1, "a model that was taken is whole");
+    require(arch.moe_layer_count() == 0 || arch.moe.top_k <= arch.moe.experts, "a token chooses experts that exist");
+  });
+}
+
+void profile(std::string_view bytes) {
+  taken_or_refused([&] {
+    base::Faults faults;
+    const config::Node root = config::parse_yaml(std::string(bytes), "input");
+    const topology::HardwareProfile hardware = topology::read_hardware(root, "input", faults);
+    faults.throw_if_any();
+    require(!hardware.all().empty(), "a profile that was taken has values");
+  });
+}
+
+// With the models and traces of tests/data/scenario at hand.
+void scenario(std::string_view bytes) {
+  taken_or_refused([&] {
+    const std::string folder = std::string(MOEPLAN_SOURCE_DIR) + "/tests/data/scenario";
+    const config::Node root = config::parse_yaml(std::string(bytes), "input");
+    scenario::Options options;
+    options.data_dirs = {folder};
+    const scenario::Scenario resolved = scenario::resolve_scenario(root, "input", folder, options, nullptr);
+    require(resolved.loads != nullptr, "a scenario that was taken has loads");
+    require(resolved.microbatches() >= 1, "a step has microbatches");
+  });
+}
+
+constexpr std::array kTargets = {
+    Target{"scenario", scenario},
+    Target{"model", model},
+    Target{"profile", profile},
+    Target{"esft", esft},
+    Target{"counts_csv", counts_csv},
+    Target{"counts_jsonl", counts_jsonl},
+    Target{"npy", npy},
+    Target{"npz", npz},
+    Target{"gptoss", gptoss},
+    Target{"olmoe", olmoe},
+};
+
+}  // namespace
+
+std::span<const Target> targets() { return kTargets; }
+
+const Target* find_target(std::string_view name) {
+  const auto found = std::find_if(kTargets.begin(), kTargets.end(), [&](const Target& t) { return t.name == name; });
+  return found == kTargets.end() ? nullptr : &*found;
+}
+
+}  // namespace moeplan::fuzz
