@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/units.h"
+
 namespace moeplan::base {
 namespace {
 
@@ -26,6 +28,17 @@ std::string full_place(const Where& where) {
 
 auto order(const Fault& fault) { return std::tie(fault.where.file, fault.where.line, fault.where.column); }
 
+// A message may be of several lines (the faults of a sweep's row); each line is made printable.
+std::string lines_printable(const std::string& text) {
+  std::string out;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', start), text.size());
+    out += (start > 0 ? "\n" : "") + printable(std::string_view(text).substr(start, end - start));
+    start = end + 1;
+  }
+  return out;
+}
+
 bool same(const Fault& a, const Fault& b) {
   return order(a) == order(b) && a.where.key == b.where.key && a.message == b.message;
 }
@@ -33,10 +46,10 @@ bool same(const Fault& a, const Fault& b) {
 }  // namespace
 
 std::string format_fault(const Fault& fault) {
-  std::string text = full_place(fault.where);
-  text += (text.empty() ? "" : ": ") + fault.message;
-  if (!fault.hint.empty()) text += "\n  hint: " + fault.hint;
-  for (const Where& other : fault.also) text += "\n  see also " + full_place(other);
+  std::string text = printable(full_place(fault.where));
+  text += (text.empty() ? "" : ": ") + lines_printable(fault.message);
+  if (!fault.hint.empty()) text += "\n  hint: " + printable(fault.hint);
+  for (const Where& other : fault.also) text += "\n  see also " + printable(full_place(other));
   return text;
 }
 

@@ -35,6 +35,12 @@ File open_for_reading(const std::string& path) {
   if (path.find('\0') != std::string::npos) fail(path.substr(0, path.find('\0')), "a path must not hold a NUL byte");
   struct stat info = {};
   if (::stat(path.c_str(), &info) != 0) fail(path, "cannot read: " + system_text(errno));
+  // A named pipe without a writer would wait for ever; those that a shell makes for <(command) have one.
+  if (S_ISFIFO(info.st_mode) && !path.starts_with("/dev/") && !path.starts_with("/proc/"))
+    fail(path, "is a named pipe, expected a file");
+  if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode) || S_ISSOCK(info.st_mode)) {
+    if (path != "/dev/stdin") fail(path, "is a device, expected a file");
+  }
   if (S_ISDIR(info.st_mode)) fail(path, "expected a file, found a directory");
   File file(std::fopen(path.c_str(), "rb"));
   if (!file) fail(path, "cannot read: " + system_text(errno));

@@ -102,6 +102,15 @@ std::optional<double> parse_quantity(std::string_view text, Dimension dimension)
   return value;
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return out;
+}
+
 std::string format_gib(double bytes) { return fmt::format("{:.2f} GiB", bytes / kGiB); }
 
 std::string format_time(double seconds) {

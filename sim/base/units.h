@@ -20,6 +20,9 @@ std::string dimension_example(Dimension dimension);
 // Nothing when the text is not a finite number >= 0 followed by a unit of that dimension (a bare number has no unit).
 std::optional<double> parse_quantity(std::string_view text, Dimension dimension);
 
+// Control characters as \xHH, so that text of files cannot steer a terminal or break a table.
+std::string printable(std::string_view text);
+
 std::string format_gib(double bytes);       // "12.34 GiB"
 std::string format_time(double seconds);    // "1.234 s", "12.3 ms", "45.6 us"
 std::string format_rate(double bytes_per_second);  // "45.0 GB/s"

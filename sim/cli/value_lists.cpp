@@ -11,9 +11,14 @@ std::vector<std::string> split(const std::string& text) {
   for (const char c : text) {
     if (c == ',') {
       parts.emplace_back();
-    } else if (c != ' ') {
+    } else {
       parts.back() += c;
     }
+  }
+  // Blanks around an item are the shell user's; one inside an item is a fault for the item's reader.
+  for (std::string& part : parts) {
+    const auto first = part.find_first_not_of(' ');
+    part = first == std::string::npos ? "" : part.substr(first, part.find_last_not_of(' ') - first + 1);
   }
   return parts;
 }

@@ -1,8 +1,12 @@
 #include "engine/plan_source.h"
 
+#include <fmt/core.h>
+
 #include <cmath>
+#include <string>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "cost/collectives.h"
 #include "cost/kernels.h"
 
@@ -14,7 +18,21 @@ using plan::Stream;
 using plan::Work;
 
 constexpr double kPicosecond = 1e-12;
-std::int64_t to_ps(double seconds) { return std::llround(seconds / kPicosecond); }
+
+// Sums of picoseconds stay far below 2^63: an operation is bounded, and so is the step (done()).
+constexpr double kLongestOp_s = 9000;
+constexpr std::int64_t kLongestStep_ps = std::int64_t{1} << 61;  // 26 days
+
+[[noreturn]] void too_long(const plan::Plan& plan, const std::string& what, double seconds) {
+  throw base::Error({"profile " + plan.scenario->hardware.id, 0, 0, {}},
+                    fmt::format("{} would take {:.3g} s, more than can be simulated", what, seconds),
+                    "a rate of the profile is far too low, or the step far too large");
+}
+
+std::int64_t to_ps(const plan::Plan& plan, const std::string& what, double seconds) {
+  if (!(seconds <= kLongestOp_s)) too_long(plan, what, seconds);
+  return std::llround(seconds / kPicosecond);
+}
 
 constexpr std::uint16_t bit(Stream stream) { return static_cast<std::uint16_t>(1U << static_cast<unsigned>(stream)); }
 // The chain of ops that wait for each other: all but the sends, which run beside it.
@@ -68,14 +86,14 @@ bool PlanSource::next(std::int64_t rank, TimedOp& out) {
   out = TimedOp{};
   out.stream = static_cast<std::uint8_t>(op->stream);
   out.wait_streams = kChain;
-  out.issue_ps = to_ps(host.launch.value * op->launches);
+  out.issue_ps = to_ps(plan_, op->name, host.launch.value * op->launches);
   out.host_sync = op->host_sync;
-  out.sync_ps = to_ps(host.sync.value);
+  out.sync_ps = to_ps(plan_, op->name, host.sync.value);
   switch (op->work) {
     case Work::fixed:
     case Work::grouped_gemm:
     case Work::row_memory:
-      out.duration_ps = to_ps(duration_s(*op, *visit, rank));
+      out.duration_ps = to_ps(plan_, op->name, duration_s(*op, *visit, rank));
       break;
     case Work::collective:
     case Work::all_to_all:
@@ -151,11 +169,12 @@ void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int
     const double seconds =
         cost::send_time_s(static_cast<double>(op.size.bytes), towards_next ? ranks[0] : ranks[1],
                           towards_next ? ranks[1] : ranks[0], plan_.cluster, plan_.scenario->hardware);
-    for (auto& d : duration_ps) d = to_ps(seconds);
+    for (auto& d : duration_ps) d = to_ps(plan_, op.name, seconds);
     return;
   }
   if (op.work == Work::collective) {
-    const std::int64_t duration = to_ps(collective_s(op, plan_.bytes(op.size, *meeting.visit, meeting.rank), ranks));
+    const std::int64_t duration =
+        to_ps(plan_, op.name, collective_s(op, plan_.bytes(op.size, *meeting.visit, meeting.rank), ranks));
     for (auto& d : duration_ps) d = duration;
     return;
   }
@@ -173,7 +192,7 @@ void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int
           rows[i * p + j] * op.size.bytes_per_row / plan_.scenario->layout.etp;
   finish_.assign(p, 0.0);
   cost::all_to_all_finish(matrix_, ranks, plan_.cluster, plan_.scenario->hardware, finish_);
-  for (std::size_t i = 0; i < p; ++i) duration_ps[i] = to_ps(finish_[i]);
+  for (std::size_t i = 0; i < p; ++i) duration_ps[i] = to_ps(plan_, op.name, finish_[i]);
 }
 
 void PlanSource::done(std::int64_t rank, const OpTimes& times) {
@@ -181,6 +200,7 @@ void PlanSource::done(std::int64_t rank, const OpTimes& times) {
   const plan::Visit* visit = nullptr;
   const plan::Op* op = find(rank, state.done, &visit);
   MOEPLAN_CHECK(op != nullptr, "the engine finished an op that the program does not have");
+  if (times.end_ps > kLongestStep_ps) too_long(plan_, "the step", static_cast<double>(times.end_ps) * kPicosecond);
   attribute(state, *op, times);
 }
 

@@ -8,7 +8,7 @@
 
 namespace moeplan::plan {
 
-using TensorId = std::uint16_t;
+using TensorId = std::uint32_t;
 
 // Writes ops into one list of a block. Keeps the short forms that the emitters share; knows costs of ops that are equal
 // on all ranks.

@@ -99,7 +99,7 @@ struct Op {
   cost::Collective collective = cost::Collective::all_reduce;
   topology::GroupKind group = topology::GroupKind::tp;
   bool towards_source = false;                  // all-to-all: from the expert's rank back to the token's
-  std::vector<std::uint16_t> allocates, frees;  // tensors of the block; frees happen after the op
+  std::vector<std::uint32_t> allocates, frees;  // tensors of the block; frees happen after the op
 };
 
 // A piece of program with the tensors that it owns. Tensors allocated in forward and freed in backward are what the

@@ -77,7 +77,7 @@ std::string chunks_json(const search::ChunkSweep& sweep) {
   if (!sweep.curve.empty()) {
     const search::Evaluation& first = sweep.curve.front().evaluation;
     json["routing"] = {{"source", without_absolute_paths(first.routing.source)}};
-    json["warnings"] = warnings_of(*first.scenario);
+    json["warnings"] = warnings_of(first);
     json["assumptions"] = assumptions_of(first);
     json["provenance"] = {{"scenario", without_absolute_paths(first.scenario->name)},
                           {"profile", first.scenario->hardware.id},

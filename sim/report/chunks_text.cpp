@@ -49,7 +49,8 @@ std::string curve_table(const search::ChunkSweep& sweep) {
 std::string budget_table(const search::Evaluation& adaptive) {
   Table table({{"stage"}, {"layers"}, {"s'_max rows"}});
   for (const search::StageSummary& stage : adaptive.stages) {
-    table.add({fmt::format("{}", stage.stage), stage.layer_count == 0 ? std::string("none") : fmt::format("{}-{}", stage.first_layer, stage.last_layer),
+    table.add({fmt::format("{}", stage.stage),
+               stage.layer_count == 0 ? std::string("none") : fmt::format("{}-{}", stage.first_layer, stage.last_layer),
                fmt::format("{:.0f}", stage.s_max_rows)});
   }
   return "\nRows that a layer may receive unchunked under the adaptive rule\n" + table.text();
@@ -125,7 +126,7 @@ std::string chunks_text(const search::ChunkSweep& sweep) {
     text += "\n" + wrapped("Routing     ", without_absolute_paths(first.routing.source));
     text += wrapped("Provenance  ", fmt::format("moeplan {}, profile {}, seed {}", kVersion,
                                                 first.scenario->hardware.id, first.scenario->seed));
-    for (const std::string& warning : short_warnings_of(*first.scenario)) text += wrapped("Warning     ", warning);
+    for (const std::string& warning : short_warnings_of(first)) text += wrapped("Warning     ", warning);
   }
   return text;
 }

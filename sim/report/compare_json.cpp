@@ -31,7 +31,7 @@ Json policy_json(const search::PolicyResult& result) {
           {"dropped_share", e.routing.dropped_share},
           {"moved_bytes", e.routing.moved_bytes},
           {"overflow_probability", e.overflow_probability},
-          {"warnings", warnings_of(*e.scenario)}};
+          {"warnings", warnings_of(e)}};
 }
 
 }  // namespace

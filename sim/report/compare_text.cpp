@@ -62,7 +62,7 @@ std::string compare_text(const std::vector<search::PolicyResult>& results) {
   text += "\n" + wrapped("Routing     ", without_absolute_paths(first.routing.source));
   text += wrapped("Provenance  ", fmt::format("moeplan {}, profile {}, seed {}", kVersion, first.scenario->hardware.id,
                                               first.scenario->seed));
-  for (const std::string& warning : short_warnings_of(*first.scenario)) text += wrapped("Warning     ", warning);
+  for (const std::string& warning : short_warnings_of(first)) text += wrapped("Warning     ", warning);
   return text;
 }
 

@@ -23,15 +23,17 @@ std::vector<std::string> evidence_warnings(const topology::HardwareProfile& prof
   return lines;
 }
 
-std::vector<std::string> warnings_of(const scenario::Scenario& scenario) {
-  std::vector<std::string> lines;
+std::vector<std::string> warnings_of(const search::Evaluation& evaluation) {
+  const scenario::Scenario& scenario = *evaluation.scenario;
+  std::vector<std::string> lines = evaluation.warnings;
   for (const std::string& line : scenario.warnings) lines.push_back(without_absolute_paths(line));
   for (std::string& line : evidence_warnings(scenario.hardware)) lines.push_back(std::move(line));
   return lines;
 }
 
-std::vector<std::string> short_warnings_of(const scenario::Scenario& scenario) {
-  std::vector<std::string> lines, families;
+std::vector<std::string> short_warnings_of(const search::Evaluation& evaluation) {
+  const scenario::Scenario& scenario = *evaluation.scenario;
+  std::vector<std::string> lines = evaluation.warnings, families;
   for (const std::string& line : scenario.warnings) lines.push_back(without_absolute_paths(line));
   for (const cost::FamilyEvidence& family : assumed_families(scenario.hardware)) {
     families.push_back(fmt::format("{} ({})", family.family, family.weakest_key));

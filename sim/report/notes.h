@@ -14,10 +14,10 @@ std::vector<cost::FamilyEvidence> assumed_families(const topology::HardwareProfi
 std::vector<std::string> evidence_warnings(const topology::HardwareProfile& profile);
 
 // Warnings of the scenario, then those of the profile.
-std::vector<std::string> warnings_of(const scenario::Scenario& scenario);
+std::vector<std::string> warnings_of(const search::Evaluation& evaluation);
 
 // The same for text: the families of the profile in one line.
-std::vector<std::string> short_warnings_of(const scenario::Scenario& scenario);
+std::vector<std::string> short_warnings_of(const search::Evaluation& evaluation);
 
 // Assumptions of the scenario, notes of the routing source, then what this version does not model and which keys of
 // the JSON are null for it.

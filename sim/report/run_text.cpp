@@ -119,7 +119,7 @@ std::string run_text(const Evaluation& evaluation) {
     if (!table.empty()) text += "\n" + table;
   }
   text += list_block("Assumptions", assumptions_of(evaluation));
-  text += list_block("Warnings", short_warnings_of(*evaluation.scenario));
+  text += list_block("Warnings", short_warnings_of(evaluation));
   return text + provenance_block(evaluation);
 }
 

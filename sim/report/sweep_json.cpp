@@ -12,8 +12,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+std::vector<std::string> shown_values(const search::SweepRow& row) {
+  std::vector<std::string> values;
+  for (const std::string& value : row.values) values.push_back(without_absolute_paths(value));
+  return values;
+}
+
 Json refused_row(const search::SweepRow& row) {
-  return {{"values", row.values},
+  return {{"values", shown_values(row)},
           {"verdict", nullptr},
           {"step_time_s", nullptr},
           {"peak_allocated_bytes", nullptr},
@@ -25,7 +31,7 @@ Json refused_row(const search::SweepRow& row) {
 Json sweep_row_json(const search::SweepRow& row) {
   if (!row.evaluation) return refused_row(row);
   const search::Evaluation& e = *row.evaluation;
-  return {{"values", row.values},
+  return {{"values", shown_values(row)},
           {"verdict", search::verdict_name(e.fit.verdict)},
           {"step_time_s", e.step_s},
           {"peak_allocated_bytes", e.worst.peak.allocated_bytes},
@@ -46,7 +52,7 @@ Json sweep_row_json(const search::SweepRow& row) {
           {"overflow_probability", e.overflow_probability},
           {"profile", e.scenario->hardware.id},
           {"routing", without_absolute_paths(e.routing.source)},
-          {"warnings", warnings_of(*e.scenario)},
+          {"warnings", warnings_of(e)},
           {"error", nullptr}};
 }
 

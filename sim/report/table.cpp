@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/units.h"
 
 namespace moeplan::report {
 
@@ -22,6 +23,7 @@ Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::add(std::vector<std::string> cells) {
   MOEPLAN_CHECK(cells.size() <= columns_.size(), "a row has at most one cell a column");
+  for (std::string& cell : cells) cell = base::printable(cell);
   cells.resize(columns_.size());
   rows_.push_back(std::move(cells));
 }

@@ -6,10 +6,13 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/units.h"
+
 namespace moeplan::scenario {
 namespace {
 
-constexpr double kOperations = 2e8;
+constexpr double kOperations = 1e9;  // about a minute
+constexpr double kWorkBytes = 4.0 * base::kGiB;
 constexpr double kMaxCount = 2147483647.0;   // 2^31 - 1: tokens and rows are numbered in 32 bits
 constexpr std::int64_t kMaxExperts = 65535;  // experts are numbered in 16 bits
 constexpr std::int64_t kMaxTopK = 64;
@@ -84,27 +87,50 @@ void check_sizes(const Scenario& scenario, const Places& places, base::Faults& f
 }
 
 double estimated_operations(const Scenario& scenario) {
-  constexpr double kOfLayer = 12.0, kOfChunk = 12.0;  // forward and backward together
+  constexpr double kOfLayer = 60.0, kOfChunk = 24.0;  // forward and backward together, with recomputation
   const double steps = real(scenario.microbatches()) * real(scenario.training.iterations);
   const double visits = real(scenario.layout.world) * real(most_layers(scenario)) * steps;
   const double operations = visits * (kOfLayer + kOfChunk * real(most_chunks(scenario.policies)));
   if (!scenario.policies.lrmoe && !scenario.policies.capacity) return operations;
+  // Scoring and selecting a token copy takes about half as long as an operation.
   const double copies = real(scenario.training.global_batch_size) * real(scenario.training.seq_length) *
                         real(scenario.training.iterations) * real(scenario.model.moe.top_k) *
                         real(scenario.model.moe_layer_count());
-  return operations + copies / 16.0;
+  return operations + copies / 2.0;
+}
+
+double estimated_bytes(const Scenario& scenario) {
+  // One iteration's decisions: per MoE layer, microbatch and expert group, for each chunk a matrix of members and the
+  // rows of every expert; per rank what the engine and the report keep.
+  const double ep = real(scenario.layout.ep), experts = real(scenario.model.moe.experts);
+  const double groups =
+      real(scenario.layout.edp()) * real(scenario.microbatches()) * real(scenario.model.moe_layer_count());
+  const double sides = scenario.policies.lrmoe ? 2.0 : 1.0;
+  const double decision =
+      400.0 + sides * real(most_chunks(scenario.policies)) * (4.0 * ep * ep + 12.0 * experts + 4.0 * ep + 120.0);
+  return groups * decision + real(scenario.layout.world) * 4000.0;
 }
 
 void check_work(const Scenario& scenario, double limit, const Places& places, base::Faults& faults) {
-  const double operations = estimated_operations(scenario);
-  if (operations <= kOperations * limit) return;
-  faults.add(
-      places.where("training.global_batch_size"),
-      fmt::format("needs about {:.1e} operations ({} ranks x {} layers of a stage x {} microbatches x {} iterations, "
-                  "up to {} chunks), more than the bound of {:.1e}",
-                  operations, scenario.layout.world, most_layers(scenario), scenario.microbatches(),
-                  scenario.training.iterations, most_chunks(scenario.policies), kOperations * limit),
-      fmt::format("--limit {:.0f} allows it", std::ceil(operations / kOperations)));
+  const double operations = estimated_operations(scenario), bytes = estimated_bytes(scenario);
+  if (operations > kOperations * limit) {
+    faults.add(
+        places.where("training.global_batch_size"),
+        fmt::format("needs about {:.1e} operations ({} ranks x {} layers of a stage x {} microbatches x {} iterations, "
+                    "up to {} chunks), more than the bound of {:.1e}",
+                    operations, scenario.layout.world, most_layers(scenario), scenario.microbatches(),
+                    scenario.training.iterations, most_chunks(scenario.policies), kOperations * limit),
+        fmt::format("--limit {:.0f} allows it", std::ceil(operations / kOperations)));
+  }
+  if (bytes > kWorkBytes * limit) {
+    faults.add(
+        places.where("cluster.gpus"),
+        fmt::format(
+            "needs about {:.1f} GiB of memory for the rows of {} expert groups, more than the bound of {:.1f} GiB",
+            bytes / base::kGiB, scenario.layout.edp(), kWorkBytes * limit / base::kGiB),
+        fmt::format("--limit {:.0f} allows it; a larger expert_model_parallel_size needs less",
+                    std::ceil(bytes / kWorkBytes)));
+  }
 }
 
 }  // namespace moeplan::scenario

@@ -1,6 +1,7 @@
 #include "scenario/routing_source.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -65,6 +66,13 @@ std::shared_ptr<const routing::Trace> read_scenario_trace(const Raw& raw, const 
     const bool of_map = what.starts_with("map");
     const std::string hint =
         what == "layers" ? "routing.map: { layers: cyclic } lets the model read a trace of other layers" : "";
+    // A fault of one row stands in the trace's own file.
+    int line = 0;
+    if (!of_map && std::sscanf(message.c_str(), "line %d: ", &line) == 1) {
+      faults.add({raw.routing.trace, line, 0, {}}, message.substr(message.find(": ") + 2), hint,
+                 {where, model_place(what, arch)});
+      continue;
+    }
     faults.add(of_map ? raw.places.where("routing.map.layers") : where, message, hint, {model_place(what, arch)});
   }
   return faults.size() == before ? trace : nullptr;

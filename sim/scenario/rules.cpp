@@ -204,7 +204,11 @@ StageMap resolve_stages(const Sides& sides, base::Faults& faults) {
       hint =
           "pipeline_model_parallel_layout, decoder_first/last_pipeline_num_layers or "
           "account_for_embedding/loss_in_pipeline_split divide unevenly";
-    faults.add(raw.places.where(path), message, hint, {sides.arch.where_layers});
+    const bool divisor = raw.stage_layout.empty() && plain && rules.vpp == 1;
+    faults.add(raw.places.where(path),
+               divisor ? fmt::format("expected a divisor of the {} layers of the model, got {}", rules.layers, rules.pp)
+                       : message,
+               hint, {sides.arch.where_layers});
   }
   if (!broken.empty()) return {};
   if (!raw.stage_layout.empty() && raw.places.stated(kVpp) && map.vpp() != rules.vpp) {

@@ -81,7 +81,7 @@ ChunkSweep::Recommendation recommend(const std::vector<ChunkPoint>& curve, const
   if (best == nullptr) {
     for (const ChunkPoint& point : curve)
       if (best == nullptr || peak(point) < peak(*best)) best = &point;
-    why = "nothing fits; this has the lowest peak";
+    why = "the one with the lowest peak, but nothing fits";
   }
   result.rule = best->rule;
   result.chunks = best->chunks;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/units.h"
 #include "model/parameters.h"
 #include "plan/plan.h"
 #include "routing/statistics.h"
@@ -177,6 +178,10 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   const auto device = closed ? static_cast<std::int64_t>(std::llround(evaluation.closed_form_total_bytes))
                              : evaluation.worst.device_bytes();
   evaluation.fit = judge(device, scenario->usable_bytes(), scenario->capacity_bytes());
+  if (closed && evaluation.fit.verdict != Verdict::oom && evaluation.worst.device_bytes() > scenario->usable_bytes())
+    evaluation.warnings.push_back("the verdict is the closed form's; the replay of tensors does not fit: " +
+                                  base::format_gib(static_cast<double>(evaluation.worst.device_bytes())) + " on rank " +
+                                  std::to_string(evaluation.worst.rank));
   double over = 0;
   for (double peak : peaks)
     if (peak > static_cast<double>(scenario->usable_bytes())) ++over;

@@ -87,6 +87,7 @@ struct Evaluation {
   std::int64_t iterations = 1;
   Distribution step_distribution, peak_distribution;  // over iterations; peak: largest device bytes of an iteration
   double overflow_probability = 0;                    // share of iterations whose peak is above usable
+  std::vector<std::string> warnings;                  // of the evaluation, beside the scenario's
   std::int64_t ops = 0;                               // engine ops evaluated, for --stats
 };
 

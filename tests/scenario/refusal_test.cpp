@@ -89,7 +89,7 @@ TEST_CASE("sequence parallelism may be off only without tensor parallelism") {
 TEST_CASE("all faults of a file are reported at once, in the order of the file") {
   const std::string text = R"(model: tiny-moe
 cluster: { hardware: h100-sxm, gpus: zero }
-parallel: { tp: 0, cp: 3 }
+parallel: { tp: 0, cp: 0 }
 training: { micro_batch_size: 1, global_batch_size: 16, sequence_length: 128 }
 memory: { usable_fraction: 1.5 }
 routing: { balanced: true, lognormal: { sigma: -1 } }
