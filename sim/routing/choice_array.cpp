@@ -29,10 +29,10 @@ class ChoiceReader {
     if (side_.missing) missing_ = one_value(*side_.missing, -(std::int64_t{1} << 31), std::int64_t{1} << 31);
     find_layers();
     find_tokens();
-    faults_.throw_if_any();
+    throw_first(faults_);
     if (tokens_.empty()) throw base::Error(at(), "no token has a route in all layers");
     for (std::size_t slot = 0; slot < layers_.size() && faults_.size() < kMostFaults; ++slot) add_layer(slot);
-    faults_.throw_if_any();
+    throw_first(faults_);
     if (!trace_.experts_stated) trace_.experts = largest_ + 1;
     set_lines();
     return std::move(trace_);

@@ -53,10 +53,10 @@ class CountReader {
         }
       }
     }
-    faults_.throw_if_any();
+    throw_first(faults_);
     if (trace_.rows.empty()) throw base::Error({file_, 0, 0, counts_.name}, "all counts are 0");
     add_grid_faults(trace_, kMostFaults, faults_);
-    faults_.throw_if_any();
+    throw_first(faults_);
     return std::move(trace_);
   }
 

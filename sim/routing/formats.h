@@ -22,6 +22,8 @@ std::span<const TraceFormat> trace_formats();
 
 // More faults than this in one trace are not told.
 inline constexpr std::size_t kMostFaults = 20;
+// Throws the first kMostFaults of the faults, in the order of their places; does nothing when there are none.
+void throw_first(const base::Faults& faults);
 
 // ESFT folder (read_esft.cpp).
 bool is_esft_folder(const std::string& path);

@@ -39,7 +39,7 @@ class SampleReader {
     if (!tokens.is_array() || tokens.empty()) throw base::Error(at("router_data"), "expected a list of tokens");
     trace_.name = path_.file;
     for (std::size_t i = 0; i < tokens.size() && faults_.size() < kMostFaults; ++i) token(tokens[i], i);
-    faults_.throw_if_any();
+    throw_first(faults_);
     trace_.line_tokens = {static_cast<std::int64_t>(tokens.size())};
     trace_.experts = largest_ + 1;
     return std::move(trace_);
@@ -79,20 +79,23 @@ class SampleReader {
     }
   }
 
+  // Takes the layers over only when all of them are right: later tokens are measured by them.
   bool first_token(const Json& entry, const std::string& place) {
+    std::vector<int> ids;
     for (const auto& [key, value] : entry.items()) {
       const std::optional<std::int64_t> layer = number_after(key, "layer_");
       if (!layer || *layer >= kMostLayers || key != fmt::format("layer_{}", *layer)) {
         faults_.add(at(place), "expected keys layer_<number>, got " + shown(Json(key)));
         return false;
       }
-      trace_.layer_ids.push_back(static_cast<int>(*layer));
+      ids.push_back(static_cast<int>(*layer));
     }
-    if (trace_.layer_ids.empty()) {
+    if (ids.empty()) {
       faults_.add(at(place), "the token has no layers");
       return false;
     }
-    std::sort(trace_.layer_ids.begin(), trace_.layer_ids.end());
+    std::sort(ids.begin(), ids.end());
+    trace_.layer_ids = std::move(ids);
     trace_.experts_of.resize(trace_.layer_ids.size());
     trace_.weights_of.resize(trace_.layer_ids.size());
     return true;

@@ -16,25 +16,20 @@ using Json = nlohmann::json;
 
 constexpr int kDeepest = 32;
 
+// `byte` counts from 1.
 base::Where place_of(std::string_view text, std::size_t byte, const std::string& file, int first_line) {
-  const std::string_view before = text.substr(0, std::min(byte, text.size()));
+  const std::string_view before = text.substr(0, std::min(std::max<std::size_t>(byte, 1) - 1, text.size()));
   const auto lines = std::count(before.begin(), before.end(), '\n');
-  const std::size_t start = before.rfind('\n');
-  const std::size_t column = start == std::string_view::npos ? before.size() : before.size() - start - 1;
-  return {file, first_line + static_cast<int>(lines), static_cast<int>(std::max<std::size_t>(column, 1)), {}};
+  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  return {file, first_line + static_cast<int>(lines), static_cast<int>(before.size() - line_start) + 1, {}};
 }
 
-// Of "[json.exception...] parse error at line 1, column 2: syntax error while ... - WHY; last read: '...'" the WHY: the
-// place is told apart, and what was read last may be a piece of a character.
+// Of "[json.exception...] parse error at line 1, column 2: syntax error while ... - WHY; last read: 'TEXT'" the WHY.
+// The place is told apart, and the text is the file's own: it may be long, or begin inside a character.
 std::string reason_of(std::string message) {
   const std::size_t start = message.find(" - ");
   if (start != std::string::npos) message = message.substr(start + 3);
-  const std::size_t last_read = message.find("; last read:");
-  if (last_read != std::string::npos) {
-    const std::size_t expected = message.find("; expected", last_read);
-    message = message.substr(0, last_read) + (expected == std::string::npos ? "" : message.substr(expected));
-  }
-  return "not valid JSON: " + message;
+  return "not valid JSON: " + message.substr(0, message.find("; last read:"));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class OlmoeReader {
     }
     base::Faults faults;
     add_grid_faults(trace, kMostFaults, faults);  // a layer that stands twice
-    faults.throw_if_any();
+    throw_first(faults);
     return trace;
   }
 

@@ -54,11 +54,11 @@ class CsvReader {
     std::string_view line;
     next_line(line);
     header(line);
-    faults_.throw_if_any();
+    throw_first(faults_);
     while (faults_.size() < kMostFaults && next_line(line)) row(line);
     if (faults_.empty() && trace_.rows.empty()) faults_.add(at(1, 0), "no rows after the header");
     if (faults_.empty()) add_grid_faults(trace_, kMostFaults, faults_);
-    faults_.throw_if_any();
+    throw_first(faults_);
     return std::move(trace_);
   }
 

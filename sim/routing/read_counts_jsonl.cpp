@@ -36,7 +36,7 @@ class JsonLines {
     }
     if (faults_.empty() && trace_.rows.empty()) faults_.add(at(0), "the file has no rows");
     if (faults_.empty()) add_grid_faults(trace_, kMostFaults, faults_);
-    faults_.throw_if_any();
+    throw_first(faults_);
     return std::move(trace_);
   }
 

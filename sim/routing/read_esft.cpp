@@ -95,16 +95,6 @@ void add_line_faults(std::span<const EsftLayer> layers, std::int64_t top_k, base
   }
 }
 
-void throw_first(const base::Faults& faults) {
-  try {
-    faults.throw_if_any();
-  } catch (const base::Error& error) {
-    std::vector<base::Fault> first = error.faults();
-    if (first.size() > kMostFaults) first.resize(kMostFaults);
-    throw base::Error(std::move(first));
-  }
-}
-
 }  // namespace
 
 bool is_esft_folder(const std::string& path) {

@@ -28,6 +28,16 @@ constexpr std::array kFormats = {
 
 std::span<const TraceFormat> trace_formats() { return kFormats; }
 
+void throw_first(const base::Faults& faults) {
+  try {
+    faults.throw_if_any();
+  } catch (const base::Error& error) {
+    std::vector<base::Fault> first = error.faults();
+    if (first.size() > kMostFaults) first.resize(kMostFaults);
+    throw base::Error(std::move(first));
+  }
+}
+
 bool has_suffix(const std::string& path, std::string_view suffix) {
   constexpr std::string_view kCompressed = ".zst";
   std::string_view rest = path;

@@ -14,12 +14,12 @@ void require(bool holds, const char* message) {
   std::abort();
 }
 
-void taken_or_refused(const std::function<void()>& read) {
+void taken_or_refused(const std::function<void()>& read, std::size_t most_faults) {
   try {
     read();
   } catch (const base::Error& error) {
     require(!error.faults().empty(), "an error has faults");
-    require(error.faults().size() <= 1000, "faults are bounded");
+    require(error.faults().size() <= most_faults, "faults are bounded");
     for (const base::Fault& fault : error.faults()) {
       require(!fault.message.empty(), "a fault says something");
       const std::string text = base::format_fault(fault);

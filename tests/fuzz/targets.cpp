@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -23,8 +24,14 @@ std::string_view text_of(std::string_view bytes) {
   return bytes;
 }
 
+// Readers of traces tell the first faults, those of YAML files all: no more than a few for each byte.
+void trace_taken_or_refused(const std::function<void()>& read) { taken_or_refused(read, routing::kMostFaults); }
+void yaml_taken_or_refused(std::string_view bytes, const std::function<void()>& read) {
+  taken_or_refused(read, 4 * bytes.size() + 1000);
+}
+
 void esft(std::string_view bytes) {
-  taken_or_refused([&] {
+  trace_taken_or_refused([&] {
     std::vector<routing::EsftLayer> layers;
     layers.push_back(routing::parse_esft_layer(text_of(bytes), "input", 1));
     check_trace(routing::combine_esft(std::move(layers), "folder", 0));
@@ -32,38 +39,38 @@ void esft(std::string_view bytes) {
 }
 
 void counts_csv(std::string_view bytes) {
-  taken_or_refused([&] { check_trace(routing::parse_counts_csv(text_of(bytes), "input")); });
+  trace_taken_or_refused([&] { check_trace(routing::parse_counts_csv(text_of(bytes), "input")); });
 }
 
 void counts_jsonl(std::string_view bytes) {
-  taken_or_refused([&] { check_trace(routing::parse_counts_jsonl(text_of(bytes), "input")); });
+  trace_taken_or_refused([&] { check_trace(routing::parse_counts_jsonl(text_of(bytes), "input")); });
 }
 
 // Each part that a file may be read by.
 void npy(std::string_view bytes) {
   for (const char* part : {"", "counts", "routed_experts"}) {
-    taken_or_refused([&] { check_trace(routing::parse_npy_trace(bytes, {"input", part})); });
+    trace_taken_or_refused([&] { check_trace(routing::parse_npy_trace(bytes, {"input", part})); });
   }
 }
 
 void npz(std::string_view bytes) {
   for (const char* part : {"", "counts"}) {
-    taken_or_refused([&] { check_trace(routing::parse_npz_trace(bytes, {"input", part})); });
+    trace_taken_or_refused([&] { check_trace(routing::parse_npz_trace(bytes, {"input", part})); });
   }
 }
 
 void gptoss(std::string_view bytes) {
-  taken_or_refused([&] { check_trace(routing::parse_json_trace(text_of(bytes), {"input", ""})); });
+  trace_taken_or_refused([&] { check_trace(routing::parse_json_trace(text_of(bytes), {"input", ""})); });
 }
 
 void olmoe(std::string_view bytes) {
   for (const char* part : {"", "m/c4"}) {
-    taken_or_refused([&] { check_trace(routing::parse_json_trace(text_of(bytes), {"input", part})); });
+    trace_taken_or_refused([&] { check_trace(routing::parse_json_trace(text_of(bytes), {"input", part})); });
   }
 }
 
 void model(std::string_view bytes) {
-  taken_or_refused([&] {
+  yaml_taken_or_refused(bytes, [&] {
     base::Faults faults;
     const config::Node root = config::parse_yaml(std::string(bytes), "input");
     const model::Architecture arch = model::read_architecture(root, "input", faults);
@@ -74,7 +81,7 @@ void model(std::string_view bytes) {
 }
 
 void profile(std::string_view bytes) {
-  taken_or_refused([&] {
+  yaml_taken_or_refused(bytes, [&] {
     base::Faults faults;
     const config::Node root = config::parse_yaml(std::string(bytes), "input");
     const topology::HardwareProfile hardware = topology::read_hardware(root, "input", faults);
@@ -85,7 +92,7 @@ void profile(std::string_view bytes) {
 
 // With the models and traces of tests/data/scenario at hand.
 void scenario(std::string_view bytes) {
-  taken_or_refused([&] {
+  yaml_taken_or_refused(bytes, [&] {
     const std::string folder = std::string(MOEPLAN_SOURCE_DIR) + "/tests/data/scenario";
     const config::Node root = config::parse_yaml(std::string(bytes), "input");
     scenario::Options options;

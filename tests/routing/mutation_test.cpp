@@ -115,7 +115,7 @@ int accepted(std::uint64_t seed, int rounds, const std::string& valid, const Par
       ++good;
     } catch (const moeplan::base::Error& error) {
       REQUIRE(!error.faults().empty());
-      REQUIRE(error.faults().size() <= 24);
+      REQUIRE(error.faults().size() <= kMostFaults);
       for (const moeplan::base::Fault& fault : error.faults()) REQUIRE(!fault.where.file.empty());
     }
   }

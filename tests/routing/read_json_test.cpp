@@ -128,6 +128,10 @@ TEST_CASE("damaged samples are refused at their place") {
   CHECK(contains(fault_of(sample_with("0.125", "-0.125")), "expected finite weights >= 0"));
   CHECK(contains(fault_of(sample_with("0.125", "1e300")), "expected finite weights >= 0"));
   CHECK(contains(fault_of(sample_with("0.125", "1e999")), "a number is too large"));
+  // A first token whose layers are wrong does not count: the second is measured by itself.
+  CHECK(contains(fault_of(sample_with("{\"layer_2\": {\"selected_experts\": [3, 1], \"selected_probs\": [0.5, 0.25]}}",
+                                      "{\"layer_2\": {}, \"layer_x\": {}}")),
+                 "a.json: router_data[0].token_7: expected keys layer_<number>, got \"layer_x\""));
   CHECK(contains(fault_of("{\"router_data\": []}"), "expected a list of tokens"));
   CHECK(contains(fault_of(sample_with("", ""), "x"), "this format has no parts"));
 }
@@ -136,6 +140,9 @@ TEST_CASE("JSON that is no trace, or no JSON, is refused with its place") {
   CHECK(contains(fault_of("{}"), "a.json: not a known trace"));
   CHECK(contains(fault_of("[1]"), "a.json: not a known trace"));
   CHECK(contains(fault_of("{\n  \"models\": ,\n}"), "a.json:2:13: not valid JSON: unexpected ','"));
+  // What was read is not repeated: here it holds the words of the parser. 15 letters and one of two bytes stand before.
+  CHECK(fault_of("{\"a; expected '\xC3\xA9\n") ==
+        "a.json:1:18: not valid JSON: invalid string: control character U+000A (LF) must be escaped to \\u000A or \\n");
   CHECK(contains(fault_of(std::string(33, '[')), "nested deeper than 32"));
   CHECK(contains(fault_of(std::string(32, '[') + std::string(32, ']')), "not a known trace"));
 }
