@@ -9,7 +9,7 @@ say() { printf '== %s\n' "$*"; }
 # Debian packages that the build needs; only the missing ones are installed.
 install_packages() {
   local wanted=(g++ cmake ninja-build libboost-graph-dev libeigen3-dev libcli11-dev libyaml-cpp-dev libfmt-dev
-                nlohmann-json3-dev libzstd-dev "$@")
+                nlohmann-json3-dev libzstd-dev libzip-dev "$@")
   local missing=() package
   for package in "${wanted[@]}"; do
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")

@@ -233,7 +233,7 @@ std::string run_json(const Evaluation& evaluation) {
   json["iterations"] = iterations_json(evaluation);
   json["whole_run"] = whole_run_json(evaluation);
   json["uncertainty"] = {{"step_time_s", nullptr}, {"peak_allocated_bytes", nullptr}};
-  json["warnings"] = warnings_of(scenario);
+  json["warnings"] = warnings_of(evaluation);
   json["assumptions"] = assumptions_of(evaluation);
   json["provenance"] = provenance_json(evaluation);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

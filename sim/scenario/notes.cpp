@@ -101,18 +101,6 @@ void warn_modules(const Raw& raw, const Scenario& scenario, Lines& lines) {
   if (moe_layers == arch.layer_count()) warn(RecomputeModule::mlp, "the model has no dense layers");
 }
 
-// What a model file expresses and rank programs do not have: said, because FLOPs and parameter counts include it.
-void warn_model(const model::Architecture& arch, Lines& lines) {
-  const auto warn = [&](bool there, const char* what) {
-    if (there) lines.push_back(std::string("model: ") + what + " not simulated: memory and step time leave them out");
-  };
-  warn(arch.mtp_layers > 0, "multi-token-prediction blocks are");
-  warn(arch.has_windows(), "attention windows are");
-  warn(arch.mlp == model::MlpKind::gelu, "GELU MLPs are simulated as SwiGLU; their own activations are");
-  warn(arch.learned_positions > 0, "learned position embeddings are");
-  if (arch.vocab_divisor != 128) lines.push_back("model: the vocabulary is padded to a multiple of 128 x TP");
-}
-
 void warn_lrmoe(const Raw& raw, Lines& lines) {
   if (!raw.policies.lrmoe) return;
   if (raw.policies.lrmoe->mode == policy::LrmoeSettings::Mode::kept &&
@@ -140,6 +128,12 @@ void warn_rule(const Raw& raw, Lines& lines) {
 
 Lines assumptions_of(const Raw& raw, const Scenario& scenario) {
   Lines lines;
+  if (scenario.model.mtp_layers > 0 && scenario.model.mtp_kind() == model::LayerKind::moe)
+    lines.push_back("multi-token-prediction blocks route like the last MoE layer");
+  if (scenario.layout.cp > 1)
+    lines.push_back(
+        "context parallelism gathers keys and values before attention, and gives each rank a contiguous slice of the "
+        "tokens that are routed");
   assume_training(raw, scenario, lines);
   assume_optimizer(raw, lines);
   assume_memory(raw, scenario, lines);
@@ -149,7 +143,6 @@ Lines assumptions_of(const Raw& raw, const Scenario& scenario) {
 
 Lines warnings_of(const Raw& raw, const Scenario& scenario) {
   Lines lines;
-  warn_model(scenario.model, lines);
   warn_modules(raw, scenario, lines);
   warn_rule(raw, lines);
   warn_lrmoe(raw, lines);

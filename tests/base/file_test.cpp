@@ -89,6 +89,15 @@ TEST_CASE("missing files, folders, empty files and empty names are refused by na
         (folder / "cut") + ": a path must not hold a NUL byte");
 }
 
+TEST_CASE("a named pipe or a device is refused instead of waited for") {
+  CHECK_THROWS_AS(read_file("/dev/zero"), Error);
+  const std::string pipe =
+      (std::filesystem::temp_directory_path() / ("moeplan-pipe-" + std::to_string(::getpid()))).string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THROWS_AS(read_file(pipe), Error);
+  std::filesystem::remove(pipe);
+}
+
 TEST_CASE("the limit admits a file of just its size and refuses one byte more") {
   const Folder folder;
   put(folder / "a", "12345678");

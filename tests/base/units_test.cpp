@@ -83,3 +83,8 @@ TEST_CASE("sizes print in GiB and rates in decimal GB/s") {
   CHECK(format_gib(0.0) == "0.00 GiB");
   CHECK(format_rate(45e9) == "45.0 GB/s");
 }
+
+TEST_CASE("control characters of files are shown, never sent") {
+  CHECK(printable("a\x1b[31m\n\x7f") == "a\\x1b[31m\\x0a\\x7f");
+  CHECK(printable("Grüße") == "Grüße");
+}

@@ -146,8 +146,8 @@ TEST_CASE("chunks recommends, and ends with 1 when its recommendation does not f
 TEST_CASE("chunks and compare refuse more work than the bound, --limit raises it") {
   const Folder folder;
   const std::string scenario = folder.write("s.yaml", kSmall);
-  // 8 ranks x 2 layers x 4 microbatches x (12 + 12 x 4096) = 3.1e6 operations: above 2e8 x 0.01, not above 2e8.
-  const Result result = small("chunks", scenario, {"--counts", "4096", "--limit", "0.01"});
+  // 8 ranks x 2 layers x 4 microbatches x (60 + 24 x 4096) = 6.3e6 operations: above 1e9 x 0.001, not above 1e9.
+  const Result result = small("chunks", scenario, {"--counts", "4096", "--limit", "0.001"});
   CHECK(result.status == 2);
   CHECK(holds(result.err, "--counts 4096"));
   CHECK(small("chunks", scenario, {"--counts", "4097"}).status == 2);

@@ -133,3 +133,19 @@ TEST_CASE("interleaving shrinks the bubble, and both engines agree on virtual st
   CHECK(engine::run_step(plan_of("{ pp: 2, vpp: 2, ep: 2 }")).mean.bubble_s <
         engine::run_step(plan_of("{ pp: 2, ep: 2 }")).mean.bubble_s);
 }
+
+TEST_CASE("times beyond what can be counted are the user's fault, never a wrong number") {
+  const auto base = skewed().make();
+  auto run = [&](auto change) {
+    auto scenario = std::make_shared<scenario::Scenario>(*base);
+    change(scenario->hardware);
+    engine::run_step(plan::make_plan(scenario, 0, 1));
+  };
+  CHECK_THROWS_AS(run([](auto& hw) { hw.gemm.peak.value = 1; }), base::Error);
+  CHECK_THROWS_AS(run([](auto& hw) { hw.host.launch.value = 1e4; }), base::Error);
+  CHECK_THROWS_AS(run([](auto& hw) { hw.host.launch.value = 8000; }), base::Error);  // the sum, not one operation
+  CHECK_THROWS_AS(run([](auto& hw) { hw.memory_bound.bandwidth.value = 1; }), base::Error);
+  CHECK_THROWS_AS(run([](auto& hw) { hw.grouped_gemm.efficiency.value = 1e-300; }), base::Error);
+  CHECK_THROWS_AS(run([](auto& hw) { hw.network.scale_up_bandwidth.value = 1e-3; }), base::Error);
+  CHECK_NOTHROW(run([](auto& hw) { hw.host.launch.value = 100; }));
+}

@@ -209,3 +209,28 @@ TEST_CASE("with tensor parallelism the gradients of replicated parameters are su
   CHECK(block.forward.front().name == "reduce gradients of replicated parameters");
   CHECK(block.forward.front().size.bytes == 4 * parameters.replicated);
 }
+
+TEST_CASE("thousands of chunks have tensors of their own") {
+  const auto block = moe_block({.chunks = 4096, .backward = policy::RoutedBackward::redispatch, .select = true});
+  CHECK(block.tensors.size() > 65536);
+  for (const auto& op : block.backward)
+    for (auto id : op.allocates) CHECK(id < block.tensors.size());
+  CHECK(count(block.backward, "re-dispatch") == 4096);
+}
+
+TEST_CASE("a sliding window shortens attention by its share of the causal pairs") {
+  Small small;
+  small.model = "tiny-dense";
+  small.ep = 1;
+  small.routing = "";
+  small.seq = 65536;
+  const auto scenario = small.make();
+  const auto attention_s = [&](std::int64_t window) {
+    for (const auto& op : plan::make_dense_layer_block(*scenario, plan::make_shape(*scenario), window).forward)
+      if (op.name == "core attention") return op.seconds;
+    return 0.0;
+  };
+  // A quarter of the sequence: (s w - w^2 / 2) / (s^2 / 2) = 2/4 - 1/16.
+  CHECK(attention_s(16384) == doctest::Approx(attention_s(0) * (0.5 - 0.0625)));
+  CHECK(attention_s(65536) == attention_s(0));
+}

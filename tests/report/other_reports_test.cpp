@@ -138,8 +138,11 @@ TEST_CASE("the JSON of a sweep tells rows, errors and whether it is complete") {
 TEST_CASE("warnings name the families of a profile that rest on assumed values") {
   auto scenario = small_scenario();  // a profile whose values are all assumed: seven families
   CHECK(evidence_warnings(scenario->hardware).size() == 7);
-  CHECK(warnings_of(*scenario).front() == "a setting without effect");
-  CHECK(short_warnings_of(*scenario).size() == 2);
+  search::Evaluation evaluation = small_evaluation(scenario);
+  CHECK(warnings_of(evaluation).front() == "a setting without effect");
+  CHECK(short_warnings_of(evaluation).size() == 2);
+  evaluation.warnings = {"the replay does not fit"};  // those of the evaluation come first
+  CHECK(warnings_of(evaluation).front() == "the replay does not fit");
   // With measured host values the family "host" is no longer named.
   scenario->hardware.host.launch.evidence = scenario->hardware.host.sync.evidence = topology::Evidence::measured;
   CHECK(evidence_warnings(scenario->hardware).size() == 6);

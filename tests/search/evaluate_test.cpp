@@ -165,3 +165,11 @@ TEST_CASE("imbalance is that of one step, not of the sum over iterations") {
   CHECK(e.routing.max_over_mean_rank == doctest::Approx(1.5));
   CHECK(e.routing.layers[0].max_received_over_mean == doctest::Approx(1.5).epsilon(0.02));
 }
+
+TEST_CASE("a closed form that fits while the replay does not is said") {
+  const auto e = search::evaluate(moeplan::test::scenario_file("papers/memfine/model-2-full.yaml"));
+  CHECK(e.fit.verdict != search::Verdict::oom);
+  REQUIRE(e.warnings.size() == 1);
+  CHECK(e.warnings[0].find("the replay of tensors does not fit") != std::string::npos);
+  CHECK(search::evaluate(Small{}.make()).warnings.empty());
+}
