@@ -8,9 +8,11 @@
 #include "base/file.h"
 #include "config/document.h"
 #include "model/architecture.h"
+#include "model/import_hf.h"
 #include "promise.h"
 #include "routing/formats.h"
 #include "scenario/resolve.h"
+#include "scenario/stages.h"
 #include "topology/hardware.h"
 #include "trace_promises.h"
 
@@ -103,10 +105,39 @@ void scenario(std::string_view bytes) {
   });
 }
 
+void hf_config(std::string_view bytes) {
+  yaml_taken_or_refused(bytes, [&] {
+    base::Faults faults;
+    std::vector<base::Fault> warnings;
+    const config::Node root = config::parse_yaml(std::string(bytes), "input");
+    const model::Architecture arch = model::import_hf(root, "input", faults, warnings);
+    faults.throw_if_any();
+    require(arch.layer_count() >= 1 && arch.hidden >= 1 && arch.vocab >= 1,
+            "a config that was taken makes a whole model");
+  });
+}
+
+// Two stages; layers and MTP blocks as many as the text itself has, so that texts are taken at all.
+void stages(std::string_view bytes) {
+  const std::string text(bytes);
+  scenario::StageRules rules;
+  rules.pp = 2;
+  rules.layers = static_cast<std::int64_t>(std::count(text.begin(), text.end(), 't'));
+  rules.mtp = static_cast<std::int64_t>(std::count(text.begin(), text.end(), 'm'));
+  const auto [map, faults] = scenario::parse_stages(text, rules);
+  require(faults.empty() == (map.pp() == 2), "a layout string is taken or refused");
+  if (!faults.empty()) return;
+  require(map.embedding_on(0) && map.loss_on(1), "the ends stand on their stages");
+  require(static_cast<std::int64_t>(map.layers_of(0).size() + map.layers_of(1).size()) == rules.layers,
+          "every layer has a stage");
+}
+
 constexpr std::array kTargets = {
     Target{"scenario", scenario},
     Target{"model", model},
     Target{"profile", profile},
+    Target{"hf_config", hf_config},
+    Target{"stages", stages},
     Target{"esft", esft},
     Target{"counts_csv", counts_csv},
     Target{"counts_jsonl", counts_jsonl},
