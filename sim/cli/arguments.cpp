@@ -142,9 +142,12 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
                                "  moeplan list models\n"
                                "  moeplan list models qwen3-30b-a3b\n"
                                "  moeplan list hardware h100-sxm\n"
-                               "  moeplan list keys");
-  list.add_option("TOPIC", arguments.topic, "models, hardware, policies, dispatchers, schedules or keys")->required();
-  list.add_option("NAME", arguments.name, "A model or a hardware profile: everything that is known of it");
+                               "  moeplan list keys\n"
+                               "  moeplan list groups scenarios/quickstart.yaml");
+  list.add_option("TOPIC", arguments.topic, "models, hardware, policies, dispatchers, schedules, keys or groups")
+      ->required();
+  list.add_option("NAME", arguments.name,
+                  "A model or a hardware profile: everything that is known of it; groups: a scenario");
   add_data_option(list, arguments);
   add_output_options(list, arguments);
 

@@ -6,12 +6,15 @@
 #include "config/data.h"
 #include "policy/policies.h"
 #include "report/catalogue.h"
+#include "scenario/resolve.h"
 #include "schedule/schedule.h"
+#include "topology/layout.h"
 
 namespace moeplan::cli {
 namespace {
 
-const std::array<std::string, 6> kTopics = {"models", "hardware", "policies", "dispatchers", "schedules", "keys"};
+const std::array<std::string, 7> kTopics = {"models",    "hardware", "policies", "dispatchers",
+                                            "schedules", "keys",     "groups"};
 
 // The entry called `name`, or all of them, each read and checked.
 template <class Entry, class Read>
@@ -47,6 +50,17 @@ void list_hardware(const Context& context) {
   if (context.output.wants_json()) context.output.json(report::hardware_json(profiles));
 }
 
+// The parallel groups of a scenario, in Megatron's rank order.
+void list_groups(const Context& context) {
+  const std::string& scenario = context.arguments.name;
+  if (scenario.empty())
+    throw base::Error({"list groups", 0, 0, {}}, "expected the scenario whose groups are asked for");
+  const auto resolved = scenario::load_scenario(scenario, context.arguments.options);
+  const std::string text = topology::groups_text(resolved.layout) + "stages " + resolved.stages.text() + "\n";
+  context.output.text(text);
+  if (context.output.wants_json()) context.output.json(report::names_json("groups", {{"text", text}}));
+}
+
 report::Names names_of(const std::string& topic) {
   report::Names names;
   if (topic == "policies") {
@@ -76,6 +90,8 @@ int list_command(const Context& context) {
     list_models(context);
   } else if (topic == "hardware") {
     list_hardware(context);
+  } else if (topic == "groups") {
+    list_groups(context);
   } else {
     if (!arguments.name.empty())
       throw base::Error({"list " + topic, 0, 0, {}}, "takes no name, got '" + arguments.name + "'");

@@ -192,6 +192,16 @@ TEST_CASE("trace info counts the shipped trace") {
   CHECK(moeplan({"trace", "info", "no/such/trace"}).status == 2);
 }
 
+TEST_CASE("list groups prints the groups of a scenario in rank order, and its stages") {
+  const Folder folder;
+  const std::string scenario = folder.write("s.yaml", kSmall);  // 8 GPUs, pp 2, ep 4
+  const Result result = small("list", "groups", {scenario});
+  CHECK(result.status == 0);
+  CHECK(holds(result.out, "stages Ett|ttL"));
+  CHECK(holds(result.out, "ep"));
+  CHECK(moeplan({"list", "groups"}).status == 2);
+}
+
 TEST_CASE("list knows its topics and names") {
   CHECK(holds(moeplan({"list", "hardware"}).out, "h100-sxm"));
   CHECK(holds(moeplan({"list", "hardware", "h100-sxm"}).out, "datasheet"));

@@ -109,8 +109,8 @@ TEST_CASE("what a model file expresses changes the run: MTP blocks, GELU, positi
     return result.out;
   };
   const std::string plain = out("model.mtp_num_layers=0");
-  for (const char* set : {"model.mtp_num_layers=1", "model.mlp=gelu",
-                          "model.learned_positions=128", "model.make_vocab_size_divisible_by=2048"}) {
+  for (const char* set : {"model.mtp_num_layers=1", "model.mlp=gelu", "model.learned_positions=128",
+                          "model.make_vocab_size_divisible_by=2048"}) {
     CAPTURE(set);
     CHECK(out(set) != plain);
   }
