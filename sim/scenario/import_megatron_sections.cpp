@@ -202,6 +202,9 @@ std::string moe_and_routing(MegatronOptions& options) {
 }  // namespace
 
 std::string megatron_sections(MegatronOptions& options, const Architecture& arch, std::int64_t gpus) {
+  if (!options.given("hidden_dropout") || !options.given("attention_dropout")) {
+    options.assume("dropout: none; Megatron's default is 0.1 without --hidden-dropout 0 and --attention-dropout 0");
+  }
   std::string text =
       parallel(options, arch) + "\n" + training(options, gpus) + "\n" + optimizer(options) + "\n" + memory(options);
   if (arch.moe.experts > 0) return text + "\n" + moe_and_routing(options);

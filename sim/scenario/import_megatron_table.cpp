@@ -81,6 +81,8 @@ constexpr auto kUnsupported = std::to_array<Unsupported>({
     {"cross_entropy_fusion_impl", "native"},
     {"mtp_use_repeated_layer"},
     {"dsa_indexer_topk"},
+    {"hidden_dropout", "0.0"},
+    {"attention_dropout", "0.0"},
 });
 
 // Every option whose name starts so.
@@ -190,8 +192,6 @@ constexpr auto kIgnoredPrefixes = std::to_array<std::string_view>({
     "beta_fast",
     "beta_slow",
     "original_max",
-    "hidden_dropout",
-    "attention_dropout",
     "query_in_block",
     "masked_softmax",
     "bias_",
@@ -363,7 +363,8 @@ constexpr auto kIgnored = std::to_array<std::string_view>({
 bool is_neutral(std::string_view neutral, const std::vector<std::string>& values) {
   if (values.empty()) return false;
   return std::all_of(values.begin(), values.end(), [&](const std::string& value) {
-    return (!neutral.empty() && (value == neutral || value == "[" + std::string(neutral) + "]")) || value == "False";
+    return (!neutral.empty() && (value == neutral || value == "[" + std::string(neutral) + "]")) || value == "False" ||
+           (neutral == "0.0" && value == "0");
   });
 }
 
