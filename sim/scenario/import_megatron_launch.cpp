@@ -97,9 +97,11 @@ std::string or_one(const std::string& text) { return text.empty() ? "1" : text; 
 void find_gpus(const Shell& shell, const Words& launcher, MegatronInput& input) {
   const std::vector<std::string_view> nodes = {"--nnodes", "--nodes", "-N"};
   const std::vector<std::string_view> tasks = {"--ntasks-per-node", "--gpus-per-node"};
-  // torchrun under srun: nodes from torchrun, whose default is 1.
-  set_gpus(input, launcher_value(launcher, {"--nproc_per_node", "--nproc-per-node"}),
-           or_one(launcher_value(launcher, {"--nnodes"})), "nproc_per_node x nnodes of the launcher");
+  // torchrun: its own number of nodes, whose default is 1; that of the batch job where only the job knows it.
+  std::string torchrun_nodes = or_one(launcher_value(launcher, {"--nnodes"}));
+  if (torchrun_nodes.starts_with("$")) torchrun_nodes = launcher_value(shell.batch, nodes);
+  set_gpus(input, launcher_value(launcher, {"--nproc_per_node", "--nproc-per-node"}), torchrun_nodes,
+           "nproc_per_node x nnodes of the launcher");
   const bool torchrun = !launcher_value(launcher, {"--nproc_per_node", "--nproc-per-node"}).empty();
   if (!torchrun) {
     set_gpus(input, launcher_value(launcher, {"--ntasks", "-n", "-np"}), "1", "tasks of the launcher");
@@ -124,8 +126,7 @@ void note_conditions(const Shell& shell, MegatronInput& input) {
   if (shell.conditions.empty()) return;
   std::string lines;
   for (const int line : shell.conditions) lines += (lines.empty() ? "" : ", ") + std::to_string(line);
-  note(input, shell.conditions.front(),
-       "conditions are not evaluated, every branch is read (lines " + one_line(lines) + ")");
+  note(input, shell.conditions.front(), "conditions are not evaluated, every branch is read; lines " + one_line(lines));
 }
 
 }  // namespace

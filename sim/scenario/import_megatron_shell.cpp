@@ -59,6 +59,21 @@ class Reader {
     return fields.current;
   }
 
+  // The default of a reference, whose quotes are no part of it: ${NODES:-"1"}.
+  Text default_text() {
+    Fields fields;
+    while (!end()) {
+      if (peek() == '"') {
+        double_quotes(fields);
+      } else if (peek() == '\'') {
+        single_quotes(fields);
+      } else {
+        quoted_part(fields);
+      }
+    }
+    return fields.current;
+  }
+
  private:
   bool end() const { return at_ >= source_.chars.size(); }
   char peek(std::size_t ahead = 0) const {
@@ -365,7 +380,7 @@ class Reader {
     if (values && !(also_empty && empty)) return values;
     Text fallback;
     for (std::size_t i = length + sign + 1; i < inner.chars.size(); ++i) fallback.add(inner.chars[i], inner.lines[i]);
-    return std::vector<Text>{Reader(fallback, state_, depth_ + 1).quoted_text()};
+    return std::vector<Text>{Reader(fallback, state_, depth_ + 1).default_text()};
   }
 
   // (( a * b )), names with or without '$'. Nothing when a name is not set or the value is no number.
@@ -407,12 +422,20 @@ void open_quoted_commands(State& state) {
   for (std::vector<Text>& command : commands) {
     std::vector<Text> words;
     for (Text& word : command) {
-      if (word.chars.find(".py ") == std::string::npos && word.chars.find(".py\n") == std::string::npos) {
+      const bool command_inside = word.chars.find(".py") != std::string::npos &&
+                                  word.chars.find(" --") != std::string::npos &&
+                                  std::any_of(word.chars.begin(), word.chars.end(), is_blank);
+      if (!command_inside) {
         words.push_back(std::move(word));
         continue;
       }
       const std::size_t before = state.shell.commands.size();
-      Reader(word, state, 1).run();
+      try {
+        Reader(word, state, 1).run();
+      } catch (const base::Error&) {  // prose that names a file ("isn't x.py --help"), not a command
+        words.push_back(std::move(word));
+        continue;
+      }
       // The launcher in front of it (srun) belongs to the command that it launches.
       if (state.shell.commands.size() > before) {
         std::vector<Text>& last = state.shell.commands.back();

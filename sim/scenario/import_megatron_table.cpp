@@ -235,6 +235,9 @@ constexpr auto kIgnoredPrefixes = std::to_array<std::string_view>({
 
 constexpr auto kIgnored = std::to_array<std::string_view>({
     "lr",
+    "no_position_embedding",
+    "calculate_per_token_loss",
+    "enable_experimental",
     "seed",
     "clip_grad",
     "sgd_momentum",

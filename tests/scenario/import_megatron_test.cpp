@@ -146,6 +146,8 @@ TEST_CASE("GPUs come from the option, the launcher, the batch job or WORLD_SIZE"
   CHECK(gpus("torchrun --nproc_per_node=8 --nnodes 2 t.py " + kDense, 4) == "4");
   CHECK(gpus("srun -N4 --ntasks-per-node=8 bash -c \"python t.py " + kDense + "\"") == "32");
   CHECK(gpus("#SBATCH --nodes=3\n#SBATCH --gpus-per-node=4\npython t.py " + kDense) == "12");
+  CHECK(gpus("#SBATCH --nodes=3 --ntasks-per-node=1\ntorchrun --nproc_per_node 8 --nnodes $NODES t.py " + kDense) ==
+        "24");
   CHECK(gpus("WORLD_SIZE=24\npython t.py " + kDense) == "24");
   CHECK(holds(error_of("torchrun --nproc_per_node gpu t.py " + kDense, 0), "number of GPUs is not stated"));
 }
@@ -157,12 +159,15 @@ TEST_CASE("the shell's words: quotes, continuations, arrays, defaults, arithmeti
   CHECK(words_of("A=(1 \"2 3\" # four\n 5)\nA+=(6)\ncmd \"${A[@]}\"") == List{"cmd", "1", "2 3", "5", "6"});
   CHECK(words_of("cmd a \\\n  b") == List{"cmd", "a", "b"});
   CHECK(words_of("cmd ${NO:-4} ${NO-x} $NO $(date) ${NO:-}") == List{"cmd", "4", "x", "$NO", "$(date)"});
+  CHECK(words_of("N=${NODES:-\"1\"}\ncmd $N \"${NO:-'a  b'}\"") == List{"cmd", "1", "a  b"});
   CHECK(words_of("N=3\ncmd $((2 * (N + $N))) $((N/0))") == List{"cmd", "12", "$((N/0))"});
   CHECK(words_of("cmd a > log 2>&1 | tee x") == List{"cmd", "a", "tee", "x"});
   CHECK(words_of("cat <<EOF\nit's\nEOF\ncmd") == List{"cat", "cmd"});
   CHECK(evaluate_arithmetic("7 % 4 - 10 / 2") == -2);
   CHECK(!evaluate_arithmetic("9007199254740992 * 9007199254740992"));
   CHECK(!evaluate_arithmetic("1 +"));
+  CHECK(words_of("echo \"it's x.py --help\"") == List{"echo", "it's x.py --help"});
+  CHECK(words_of("srun bash -c 'python x.py --a 1'") == List{"srun", "bash", "-c", "python", "x.py", "--a", "1"});
   // The line where a word was written, also when it came through a variable.
   const Shell shell = read_shell("V=\"a\nb\"\ncmd $V", "x.sh");
   CHECK(shell.commands[0][2].line() == 2);
