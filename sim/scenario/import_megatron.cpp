@@ -34,7 +34,8 @@ std::string yaml_text(const std::string& text) {
       std::string("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/.").find(text[0]) != std::string::npos;
   if (letter && text.find_first_not_of(kPlain) == std::string::npos) return text;
   std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  for (const char c : one_line(text, text.size()))
+    quoted += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
   return quoted + "\"";
 }
 

@@ -5,12 +5,10 @@
 
 namespace moeplan::scenario {
 
-std::string one_line(const std::string& text) {
-  constexpr std::size_t kMost = 200;
+std::string one_line(const std::string& text, std::size_t most) {
   std::string line;
   for (const char c : text) {
-    if (line.size() >= kMost && (static_cast<unsigned char>(c) & 0xC0U) != 0x80U)
-      return line + " ...";  // whole letters
+    if (line.size() >= most && (static_cast<unsigned char>(c) & 0xC0U) != 0x80U) return line + " ...";  // whole letters
     const auto byte = static_cast<unsigned char>(c);
     line += byte < 0x20 || byte == 0x7f ? ' ' : c;
   }

@@ -38,8 +38,8 @@ MegatronInput read_megatron_launch(const std::string& text, const std::string& f
 // Adds an option; one of the same name and other values before it is named as replaced.
 void add_option(MegatronInput& input, MegatronOption option);
 
-// `text` with control characters as blanks, at most 200 characters: safe in a comment and on a terminal.
-std::string one_line(const std::string& text);
+// `text` with control characters as blanks and cut behind `most` bytes: safe in a comment and on a terminal.
+std::string one_line(const std::string& text, std::size_t most = 200);
 // Decimal digits, at most 2^53.
 std::optional<std::int64_t> whole_number(const std::string& text);
 

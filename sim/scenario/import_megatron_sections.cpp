@@ -25,7 +25,8 @@ class Section {
 // Double-quoted: layout strings hold signs that mean something in YAML.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
-  for (const char c : one_line(text)) result += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  for (const char c : one_line(text, text.size()))
+    result += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
   return result + "\"";
 }
 

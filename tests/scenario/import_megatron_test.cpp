@@ -135,6 +135,15 @@ TEST_CASE("Megatron's defaults hold where options are absent") {
   CHECK(holds(import(experts, 8).scenario, "the dispatcher allgather, Megatron's default"));
 }
 
+TEST_CASE("a long layout string is kept whole, a long line of a comment is cut") {
+  std::string layout = "E";
+  for (int i = 0; i < 150; ++i) layout += "t|";
+  CHECK(holds(import(kDense + "--pipeline-model-parallel-layout '" + layout + "L'", 8).scenario,
+              "\"" + layout + "L\"\n"));
+  CHECK(
+      holds(import(kDense + "--odd " + std::string(300, 'x'), 8).scenario, "--odd " + std::string(194, 'x') + " ...'"));
+}
+
 TEST_CASE("GPUs come from the option, the launcher, the batch job or WORLD_SIZE") {
   const auto gpus = [](const std::string& text, std::int64_t option = 0) {
     const std::string yaml = import(text, option).scenario;
