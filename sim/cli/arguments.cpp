@@ -68,7 +68,9 @@ void add_import_options(CLI::App& app, Arguments& arguments, const char* input, 
 
 void add_import_commands(CLI::App& app, Arguments& arguments) {
   CLI::App& import = add_command(app, "import", "Makes moeplan's files from what people have",
-                                 "Example:\n  moeplan import hf Qwen3-30B-A3B/config.json -o my-model.yaml");
+                                 "Examples:\n"
+                                 "  moeplan import hf Qwen3-30B-A3B/config.json -o my-model.yaml\n"
+                                 "  moeplan import megatron pretrain.sh -o job.yaml");
   import.require_subcommand(1);
   CLI::App& hf = add_command(import, "hf", "A Hugging Face config.json into a model file",
                              "Examples:\n"
@@ -76,6 +78,24 @@ void add_import_commands(CLI::App& app, Arguments& arguments) {
                              "  moeplan import hf config.json --name my-model -o models/my-model.yaml\n"
                              "A scenario takes a config.json directly too: model: path/config.json");
   add_import_options(hf, arguments, "The config.json", "Write the model file there instead of to standard output");
+  CLI::App& megatron = add_command(import, "megatron", "A Megatron launch script, argument list or argument dump",
+                                   "Examples:\n"
+                                   "  moeplan import megatron pretrain.sh -o job.yaml\n"
+                                   "  moeplan import megatron log.txt --hardware h800-sxm --gpus 256\n"
+                                   "What was not understood, or is not supported, stands at the end of the scenario.");
+  add_import_options(megatron, arguments, "The script, list or log", "Write the scenario there");
+  megatron
+      .add_option("--model-out", arguments.model_out,
+                  "Write the model file there, where no shipped model has its shape (default: FILE.model.yaml beside "
+                  "the file of -o)")
+      ->type_name("FILE");
+  megatron.add_option("--hardware", arguments.hardware, "Profile of the scenario (default h100-sxm)")->type_name("ID");
+  megatron.add_option("--gpus", arguments.gpus, "GPUs of the job (default: what the input says)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, kMostRanks));
+  megatron.add_option("--vocab-size", arguments.vocabulary, "Vocabulary (default: what the input says)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
 }
 
 void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
@@ -212,7 +232,9 @@ Command command_of(const CLI::App& app) {
   if (name == "compare") return Command::compare;
   if (name == "trace") return Command::trace_info;
   if (name == "list") return Command::list;
-  if (name == "import") return Command::import_hf;
+  if (name == "import") {
+    return selected(app).get_name() == "megatron" ? Command::import_megatron : Command::import_hf;
+  }
   return Command::run;
 }
 

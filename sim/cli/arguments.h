@@ -9,7 +9,7 @@
 
 namespace moeplan::cli {
 
-enum class Command { run, sweep, chunks, compare, trace_info, list, import_hf };
+enum class Command { run, sweep, chunks, compare, trace_info, list, import_hf, import_megatron };
 
 // The command line, read and checked by itself.
 struct Arguments {
@@ -28,6 +28,10 @@ struct Arguments {
   std::int64_t top_k = 0;             // trace info: 0 to infer it
   std::string topic, name;            // list; import: name of the result, "" for that of the input
   std::string input, out;             // import: the file to read, and to write ("" for standard output)
+  // import megatron: the profile; GPUs and vocabulary, 0 for those of the input; the model file, "" for one beside
+  // `out`
+  std::string hardware = "h100-sxm", model_out;
+  std::int64_t gpus = 0, vocabulary = 0;
 };
 
 // Nothing when the command line asked for help or the version, which is then written to `out`. Throws base::Error for

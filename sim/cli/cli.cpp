@@ -26,6 +26,8 @@ int dispatch(const Context& context) {
       return list_command(context);
     case Command::import_hf:
       return import_hf_command(context);
+    case Command::import_megatron:
+      return import_megatron_command(context);
   }
   return 3;
 }

@@ -21,7 +21,8 @@ int chunks_command(const Context& context);      // 1 when the recommendation do
 int compare_command(const Context& context);     // 1 when no set of policies fits
 int trace_info_command(const Context& context);  // 1 when a check fails
 int list_command(const Context& context);
-int import_hf_command(const Context& context);  // a config.json into a model file
+int import_hf_command(const Context& context);        // a config.json into a model file
+int import_megatron_command(const Context& context);  // a launch script or a dump of arguments into a scenario
 
 // --strict: throws an Error with each family of operations whose cost model reads an assumed value of the profile.
 void require_evidence(const topology::HardwareProfile& profile);

@@ -1,0 +1,219 @@
+#include "scenario/import_megatron_sections.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+namespace moeplan::scenario {
+namespace {
+
+using model::Architecture;
+
+// "  key: value" a line.
+class Section {
+ public:
+  explicit Section(const char* name) : text_(std::string(name) + ":\n") {}
+  void add(const std::string& key, const std::string& value) { text_ += "  " + key + ": " + value + "\n"; }
+  void add(const std::string& key, std::int64_t value) { add(key, std::to_string(value)); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// Double-quoted: layout strings hold signs that mean something in YAML.
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : one_line(text, text.size()))
+    result += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  return result + "\"";
+}
+
+// Virtual stages a rank, from any of the three options; 0 where none states it.
+std::int64_t virtual_stages(MegatronOptions& options, const Architecture& arch, std::int64_t pp) {
+  const std::int64_t stated = options.integer_or("virtual_pipeline_model_parallel_size", 0);
+  const std::int64_t a_rank = options.integer_or("num_virtual_stages_per_pipeline_rank", 0);
+  const std::int64_t layers = options.integer_or("num_layers_per_virtual_pipeline_stage", 0);
+  if (stated > 0 || a_rank > 0 || layers == 0) return std::max(stated, a_rank);
+  const std::int64_t all = arch.layer_count() + (options.flag("account_for_embedding_in_pipeline_split") ? 1 : 0) +
+                           (options.flag("account_for_loss_in_pipeline_split") ? 1 : 0);
+  if (pp > 0 && all % pp == 0 && (all / pp) % layers == 0) return all / pp / layers;
+  options.fault("num_layers_per_virtual_pipeline_stage",
+                fmt::format("{} layers over {} stages are not whole virtual stages of {}", all, pp, layers));
+  return 0;
+}
+
+std::string parallel(MegatronOptions& options, const Architecture& arch) {
+  Section section("parallel");
+  const std::int64_t tp = options.integer_or("tensor_model_parallel_size", 1);
+  const std::int64_t pp = options.integer_or("pipeline_model_parallel_size", 1);
+  section.add("tensor_model_parallel_size", tp);
+  section.add("pipeline_model_parallel_size", pp);
+  const std::int64_t vpp = virtual_stages(options, arch, pp);
+  if (vpp > 1) section.add("virtual_pipeline_model_parallel_size", vpp);
+  section.add("context_parallel_size", options.integer_or("context_parallel_size", 1));
+  const std::int64_t ep = options.integer_or("expert_model_parallel_size", 1);
+  const std::int64_t etp = options.integer_or("expert_tensor_parallel_size", tp);
+  if (arch.moe.experts > 0) {
+    section.add("expert_model_parallel_size", ep);
+    // Megatron's default is the tensor-parallel size, so it is always written.
+    section.add("expert_tensor_parallel_size", etp);
+  } else if (ep != 1) {
+    options.fault("expert_model_parallel_size", "a model without experts has no expert parallelism");
+  }
+  if (!options.flag("sequence_parallel") && tp > 1) {
+    options.unsupported_at(
+        "tensor_model_parallel_size",
+        "tensor parallelism without --sequence-parallel: not supported in this version, simulated with it");
+  }
+  if (const auto layout = options.text("pipeline_model_parallel_layout")) {
+    section.add("pipeline_model_parallel_layout", quoted(*layout));
+  }
+  for (const char* key : {"decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"}) {
+    if (const auto layers = options.integer(key)) section.add(key, *layers);
+  }
+  for (const char* key : {"account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"}) {
+    if (options.flag(key)) section.add(key, "true");
+  }
+  return section.text();
+}
+
+std::string training(MegatronOptions& options, std::int64_t gpus) {
+  Section section("training");
+  const std::int64_t micro = options.required("micro_batch_size");
+  std::int64_t global = options.integer_or("global_batch_size", 0);
+  const std::int64_t replica = std::max<std::int64_t>(1, options.integer_or("tensor_model_parallel_size", 1)) *
+                               std::max<std::int64_t>(1, options.integer_or("context_parallel_size", 1));
+  const std::int64_t pp = std::max<std::int64_t>(1, options.integer_or("pipeline_model_parallel_size", 1));
+  // Sizes above 2^20 are refused when the scenario is read; here they must not overflow.
+  if (global == 0 && replica < (1 << 20) && pp < (1 << 20) && micro < (1 << 20)) {
+    global = micro * std::max<std::int64_t>(1, gpus / (replica * pp));
+    options.assume("no --global-batch-size: Megatron's default, one microbatch of each replica");
+  }
+  section.add("micro_batch_size", micro);
+  section.add("global_batch_size", global);
+  const std::int64_t sequence = options.required("seq_length");
+  section.add("seq_length", sequence);
+  section.add("precision", "bf16");
+  if (options.flag("fp16")) {
+    options.unsupported("fp16", "with bf16");
+  } else if (!options.flag("bf16")) {
+    options.unsupported_at("", "fp32 (no --bf16): not supported in this version, simulated with bf16");
+  }
+  const double iterations = static_cast<double>(options.integer_or("train_iters", 0));
+  const double samples = static_cast<double>(options.integer_or("train_samples", 0));
+  const double tokens = std::max(samples, iterations * static_cast<double>(global)) * static_cast<double>(sequence);
+  if (tokens > 0) section.add("total_tokens", fmt::format("{:.6g}", tokens));
+  return section.text();
+}
+
+// "torch.bfloat16" and "bf16" alike; a type that is not known is a fault.
+std::string dtype(MegatronOptions& options, const std::string& name) {
+  const std::string text = options.text_or(name, "fp32");
+  static constexpr std::array<std::pair<const char*, const char*>, 8> kNames = {{{"fp32", "fp32"},
+                                                                                 {"torch.float32", "fp32"},
+                                                                                 {"bf16", "bf16"},
+                                                                                 {"torch.bfloat16", "bf16"},
+                                                                                 {"fp16", "fp16"},
+                                                                                 {"torch.float16", "fp16"},
+                                                                                 {"fp8", "fp8"},
+                                                                                 {"torch.uint8", "fp8"}}};
+  for (const auto& [known, result] : kNames) {
+    if (text == known) return result;
+  }
+  options.fault(name, "expected fp32, bf16, fp16 or fp8, got '" + one_line(text) + "'");
+  return "fp32";
+}
+
+std::string optimizer(MegatronOptions& options) {
+  Section section("optimizer");
+  if (options.text_or("optimizer", "adam") != "adam") options.unsupported("optimizer", "with adam");
+  section.add("kind", "adam");
+  section.add("sharding", options.flag("use_distributed_optimizer") ? "zero1" : "ddp");
+  const bool aware = options.flag("use_precision_aware_optimizer");
+  const bool bf16_gradients = options.flag("grad_reduce_in_bf16");
+  for (const char* name : {"main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"}) {
+    const std::string type = dtype(options, name);
+    const bool gradients = std::string(name) == "main_grads_dtype";
+    section.add(name, gradients && bf16_gradients ? "bf16" : aware ? type : "fp32");
+    if (!aware && type != "fp32") options.unsupported(name, "with fp32: it needs --use-precision-aware-optimizer");
+  }
+  return section.text();
+}
+
+std::string memory(MegatronOptions& options) {
+  std::string granularity = options.text_or("recompute_granularity", "none");
+  if (options.flag("recompute_activations") && granularity == "none") granularity = "selective";
+  const std::string method = options.text_or("recompute_method", "uniform");
+  const std::int64_t layers = options.integer_or("recompute_num_layers", 1);
+  const std::vector<std::string> modules = options.list("recompute_modules");
+  if (granularity != "none" && granularity != "selective" && granularity != "full") {
+    options.fault("recompute_granularity", "expected selective or full, got '" + one_line(granularity) + "'");
+  }
+  if (granularity == "full" && method != "uniform") options.unsupported("recompute_method", "as uniform: every layer");
+  if (granularity == "full" && layers != 1) options.unsupported("recompute_num_layers", "with 1");
+  Section section("memory");
+  section.add("recompute_granularity", granularity);
+  if (granularity != "selective" || modules.empty()) return section.text();
+  std::string list;
+  for (const std::string& module : modules) {
+    static constexpr std::array<std::string_view, 7> kModules = {"core_attn", "layernorm", "mla_up_proj",   "moe_act",
+                                                                 "mlp",       "moe",       "shared_experts"};
+    if (std::find(kModules.begin(), kModules.end(), module) == kModules.end()) {
+      options.fault("recompute_modules", "unknown module '" + one_line(module) + "'");
+    } else {
+      list += (list.empty() ? "" : ", ") + module;
+    }
+  }
+  section.add("recompute_modules", "[" + list + "]");
+  return section.text();
+}
+
+std::string moe_and_routing(MegatronOptions& options) {
+  if (!options.given("moe_token_dispatcher_type")) {
+    options.unsupported_at(
+        "num_experts",
+        "the dispatcher allgather, Megatron's default (no --moe-token-dispatcher-type): not supported "
+        "in this version, simulated as alltoall");
+  } else if (options.text_or("moe_token_dispatcher_type", "") != "alltoall") {
+    options.unsupported("moe_token_dispatcher_type", "as alltoall");
+  }
+  Section section("moe");
+  section.add("dispatcher", "alltoall");
+  const std::optional<double> factor = options.real("moe_expert_capacity_factor");
+  const bool pad = options.flag("moe_pad_expert_input_to_capacity");
+  const std::string drop = options.text_or("moe_token_drop_policy", "probs");
+  if (factor && *factor > 0) {
+    section.add("policies", fmt::format("{{ capacity: {{ factor: {}, pad: {}, drop_policy: {} }} }}", *factor, pad,
+                                        drop == "position" ? "position" : "probs"));
+  }
+  if (drop != "position" && drop != "probs") {
+    options.fault("moe_token_drop_policy", "expected probs or position, got '" + one_line(drop) + "'");
+  }
+  if (!options.flag("moe_router_force_load_balancing")) {
+    options.assume(
+        "routing: even over all experts, because options do not say it; a recorded trace shows the real one");
+  }
+  Section routing("routing");
+  routing.add("balanced", "true");
+  return section.text() + "\n" + routing.text();
+}
+
+}  // namespace
+
+std::string megatron_sections(MegatronOptions& options, const Architecture& arch, std::int64_t gpus) {
+  if (!options.given("hidden_dropout") || !options.given("attention_dropout")) {
+    options.assume("dropout: none; Megatron's default is 0.1 without --hidden-dropout 0 and --attention-dropout 0");
+  }
+  std::string text =
+      parallel(options, arch) + "\n" + training(options, gpus) + "\n" + optimizer(options) + "\n" + memory(options);
+  if (arch.moe.experts > 0) return text + "\n" + moe_and_routing(options);
+  options.no_part({"moe_router_topk", "moe_ffn_hidden_size", "moe_layer_freq", "moe_token_dispatcher_type",
+                   "moe_token_drop_policy", "moe_shared_expert_intermediate_size", "moe_router_num_groups",
+                   "moe_router_group_topk", "moe_expert_capacity_factor", "expert_tensor_parallel_size",
+                   "moe_flex_dispatcher_backend"});
+  return text;
+}
+
+}  // namespace moeplan::scenario
