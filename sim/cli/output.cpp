@@ -33,6 +33,8 @@ void check_writable(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) refuse(path, "cannot write: it is a directory");
+  if (fs::is_fifo(status) && !path.starts_with("/dev/"))
+    refuse(path, "cannot write: it is a named pipe, which would wait for a reader");
   fs::path target = path;
   if (fs::exists(status)) {
     require_access(path, path, W_OK);

@@ -59,4 +59,14 @@ std::int64_t routed_peak_bytes(const search::Evaluation& evaluation) {
   return largest;
 }
 
+std::string layers_text(const search::StageSummary& stage) {
+  std::string text;
+  for (const auto& [first, last] : stage.layer_ranges) {
+    if (!text.empty()) text += ", ";
+    text += std::to_string(first);
+    if (last != first) text += "-" + std::to_string(last);
+  }
+  return text.empty() ? "none" : text;
+}
+
 }  // namespace moeplan::report

@@ -1,4 +1,6 @@
 #pragma once
+#include <string>
+
 #include "search/evaluate.h"
 
 namespace moeplan::report {
@@ -31,5 +33,8 @@ std::int64_t whole_bytes(double bytes);
 
 // Largest over ranks of the bytes alive at once whose size follows the routed rows: dispatch, experts, combine.
 std::int64_t routed_peak_bytes(const search::Evaluation& evaluation);
+
+// "0-11, 24-35": the layers of a stage; "none" without.
+std::string layers_text(const search::StageSummary& stage);
 
 }  // namespace moeplan::report

@@ -49,9 +49,7 @@ std::string curve_table(const search::ChunkSweep& sweep) {
 std::string budget_table(const search::Evaluation& adaptive) {
   Table table({{"stage"}, {"layers"}, {"s'_max rows"}});
   for (const search::StageSummary& stage : adaptive.stages) {
-    table.add({fmt::format("{}", stage.stage),
-               stage.layer_count == 0 ? std::string("none") : fmt::format("{}-{}", stage.first_layer, stage.last_layer),
-               fmt::format("{:.0f}", stage.s_max_rows)});
+    table.add({fmt::format("{}", stage.stage), layers_text(stage), fmt::format("{:.0f}", stage.s_max_rows)});
   }
   return "\nRows that a layer may receive unchunked under the adaptive rule\n" + table.text();
 }

@@ -94,6 +94,7 @@ Json stages_json(const Evaluation& evaluation) {
     json.push_back({{"pipeline_stage", stage.stage},
                     {"ranks", std::move(ranks)},
                     {"layers", std::move(layers)},
+                    {"layer_ranges", stage.layer_ranges},
                     {"static_bytes", stage.static_bytes},
                     {"peak_allocated_bytes", stage.peak_allocated_bytes},
                     {"peak_reserved_bytes", nullptr},
@@ -136,6 +137,8 @@ Json routing_json(const search::RoutingSummary& routing) {
                {"worst_max_over_mean_expert", routed ? Json(routing.worst_max_over_mean_expert) : Json()},
                {"worst_max_over_mean_rank", routed ? Json(routing.worst_max_over_mean_rank) : Json()},
                {"retained_row_share", routing.retained_row_share},
+               {"dropped_share", routing.dropped_share},
+               {"moved_bytes", routing.moved_bytes},
                {"retained_score_share", routing.retained_score_share}};
   json["layers"] = Json::array();
   for (const search::LayerRouting& layer : routing.layers) {

@@ -29,12 +29,6 @@ std::vector<std::size_t> shown_ranks(const Evaluation& evaluation) {
   return order;
 }
 
-std::string layer_range(const search::StageSummary& stage) {
-  if (stage.layer_count == 0) return "none";
-  return stage.first_layer == stage.last_layer ? fmt::format("{}", stage.first_layer)
-                                               : fmt::format("{}-{}", stage.first_layer, stage.last_layer);
-}
-
 // The layer with the largest value, as "3.21 (layer 7)".
 template <class Value>
 std::string worst_layer(const Evaluation& evaluation, const Value& value) {
@@ -56,7 +50,7 @@ std::string stages_table(const Evaluation& evaluation) {
   for (const search::StageSummary& stage : evaluation.stages) {
     std::vector<std::string> cells = {fmt::format("{}", stage.stage),
                                       fmt::format("{}-{}", stage.first_rank, stage.last_rank),
-                                      layer_range(stage),
+                                      layers_text(stage),
                                       gib(stage.static_bytes),
                                       gib(stage.peak_allocated_bytes),
                                       fmt::format("{}", stage.peak_rank),

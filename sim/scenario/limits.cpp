@@ -11,7 +11,7 @@
 namespace moeplan::scenario {
 namespace {
 
-constexpr double kOperations = 1e9;  // about a minute
+constexpr double kOperations = 1e9;  // some minutes
 constexpr double kWorkBytes = 4.0 * base::kGiB;
 constexpr double kMaxCount = 2147483647.0;   // 2^31 - 1: tokens and rows are numbered in 32 bits
 constexpr std::int64_t kMaxExperts = 65535;  // experts are numbered in 16 bits

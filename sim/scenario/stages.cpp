@@ -247,6 +247,9 @@ std::pair<StageMap, StageFaults> parse_stages(const std::string& text, const Sta
   expect(layers == rules.layers, fmt::format("expected {} layers (t) as the model has, got {}", rules.layers, layers));
   expect(mtp == rules.mtp, fmt::format("expected {} MTP blocks (m) as the model has, got {}", rules.mtp, mtp));
   expect(embeddings == 1 && letters.front() == 'E', "expected one embedding (E), first");
+  const std::size_t first_mtp = letters.find('m'), last_layer = letters.rfind('t');
+  expect(first_mtp == std::string::npos || last_layer == std::string::npos || first_mtp > last_layer,
+         "expected MTP blocks (m) behind the last layer (t), whose output they read");
   expect(losses == 1 && letters.back() == 'L', "expected one loss (L), last");
   const auto count = static_cast<std::int64_t>(chunks.size());
   expect(count % rules.pp == 0,

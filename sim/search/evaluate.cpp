@@ -56,6 +56,12 @@ std::vector<StageSummary> summarise_stages(const Iteration& iteration, const std
     stage.last_rank = stage.first_rank + scenario.layout.stage_size() - 1;
     const auto layers = scenario.stages.layers_of(s);
     stage.layer_count = static_cast<std::int64_t>(layers.size());
+    for (const std::int32_t layer : layers) {
+      if (stage.layer_ranges.empty() || stage.layer_ranges.back().second + 1 != layer)
+        stage.layer_ranges.emplace_back(layer, layer);
+      else
+        stage.layer_ranges.back().second = layer;
+    }
     stage.first_layer = layers.empty() ? -1 : layers.front();
     stage.last_layer = layers.empty() ? -1 : layers.back();
     stage.peak_rank = stage.first_rank;
@@ -190,6 +196,14 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   const double tokens =
       static_cast<double>(scenario->training.global_batch_size) * static_cast<double>(scenario->training.seq_length);
   evaluation.flops_per_token = model::training_flops_per_token(scenario->model, scenario->training.seq_length);
+  // Work that was dropped was not done: it must not raise the rate (the convention counts every token's top-k).
+  const auto& arch = scenario->model;
+  if (evaluation.routing.dropped_share > 0) {
+    const double matrices = arch.mlp == model::MlpKind::swiglu ? 3.0 : 2.0;
+    evaluation.flops_per_token -= evaluation.routing.dropped_share * 6.0 * matrices *
+                                  static_cast<double>(arch.moe_layer_count()) * static_cast<double>(arch.hidden) *
+                                  static_cast<double>(arch.moe.top_k * arch.moe.ffn);
+  }
   evaluation.tokens_per_s_per_gpu = tokens / evaluation.step_s / static_cast<double>(scenario->layout.world);
   evaluation.model_flops_per_gpu = evaluation.tokens_per_s_per_gpu * evaluation.flops_per_token;
   evaluation.mfu = evaluation.model_flops_per_gpu / scenario->hardware.device.peak_bf16.value;

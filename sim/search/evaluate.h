@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/step.h"
@@ -34,6 +35,7 @@ struct StageSummary {
   std::int64_t peak_allocated_bytes = 0, peak_rank = 0, static_bytes = 0;
   double busy_s = 0, bubble_s = 0;  // means over the stage's ranks
   double s_max_rows = 0;            // with MemFine: rows that the adaptive rule allows; else 0
+  std::vector<std::pair<std::int64_t, std::int64_t>> layer_ranges;  // (first, last), several with virtual stages
 };
 
 // One MoE layer. Imbalance is that of one step: each iteration by itself, then the mean over iterations.

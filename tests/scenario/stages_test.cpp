@@ -74,6 +74,8 @@ TEST_CASE("a layout string that cannot be is refused with the numbers or the pla
   CHECK(message("tt|ttL", rules(4, 2)) == "expected one embedding (E), first");
   CHECK(message("Ett|tt", rules(4, 2)) == "expected one loss (L), last");
   CHECK(message("Ettm|ttL", rules(4, 2)) == "expected 0 MTP blocks (m) as the model has, got 1");
+  CHECK(message("Emtt|ttL", rules(4, 2, 1, 1)) ==
+        "expected MTP blocks (m) behind the last layer (t), whose output they read");
   CHECK(message("Et*x|tL", rules(4, 2)) == "character 4: expected a number >= 1 after '*', got 'x'");
   CHECK(message("E(tt|", rules(4, 2)) == "character 6: expected ')', got the end");
   CHECK(message("Eq", rules(4, 2)) == "character 2: expected E, t, m, L, '|' or '(', got 'q'");

@@ -173,3 +173,14 @@ TEST_CASE("a closed form that fits while the replay does not is said") {
   CHECK(e.warnings[0].find("the replay of tensors does not fit") != std::string::npos);
   CHECK(search::evaluate(Small{}.make()).warnings.empty());
 }
+
+TEST_CASE("dropped token copies are no work done: model FLOPs leave them out") {
+  Small small;
+  small.seq = 2048;
+  const auto all = search::evaluate(small.make(), 1);
+  small.policies = "{ capacity: { factor: 0.5 } }";
+  const auto half = search::evaluate(small.make(), 1);
+  CHECK(half.routing.dropped_share == doctest::Approx(0.5).epsilon(0.02));
+  // tiny-moe: one MoE layer; 6 x 3 x 64 x (2 x 32) FLOPs a token for its routed experts.
+  CHECK(all.flops_per_token - half.flops_per_token == doctest::Approx(half.routing.dropped_share * 6 * 3 * 64 * 64));
+}
