@@ -18,15 +18,6 @@ void read_attention_bias(HfFields& fields, Architecture& arch) {
   arch.attention.output_bias = arch.attention.qkv_bias;
 }
 
-// Qwen: `use_sliding_window` gives the layers from `max_window_layers` on a window.
-void read_qwen_windows(HfFields& fields, Architecture& arch) {
-  const bool used = fields.flag_or("use_sliding_window", false);
-  const std::int64_t first = fields.integer_or("max_window_layers", 0);
-  std::vector<bool> windowed(arch.layers.size(), false);
-  for (std::size_t i = 0; i < windowed.size(); ++i) windowed[i] = used && static_cast<std::int64_t>(i) >= first;
-  read_windows(fields, arch, windowed);
-}
-
 }  // namespace
 
 void read_llama(HfFields& fields, Architecture& arch) {

@@ -47,6 +47,8 @@ void read_dense_first(HfFields& fields, Architecture& arch, bool has_experts);
 
 // Windows from `layer_types` where given, else on the layers that `has_window` names; of width `sliding_window`.
 void read_windows(HfFields& fields, Architecture& arch, const std::vector<bool>& has_window);
+// Qwen: `use_sliding_window` gives the layers from `max_window_layers` on a window.
+void read_qwen_windows(HfFields& fields, Architecture& arch);
 
 // One reader a family; each fills what read_common (hidden size, vocabulary, layers, ties) leaves open.
 void read_llama(HfFields& fields, Architecture& arch);

@@ -28,11 +28,7 @@ void read_qwen_moe(HfFields& fields, Architecture& arch) {
   }
   fields.ignore("intermediate_size");  // stands in the file even where no layer uses it
   if (has_dense_layers(arch)) arch.dense_ffn = fields.integer("intermediate_size");
-  const bool used = fields.flag_or("use_sliding_window", false);
-  const std::int64_t first = fields.integer_or("max_window_layers", 0);
-  std::vector<bool> windowed(arch.layers.size(), false);
-  for (std::size_t i = 0; i < windowed.size(); ++i) windowed[i] = used && static_cast<std::int64_t>(i) >= first;
-  read_windows(fields, arch, windowed);
+  read_qwen_windows(fields, arch);
 }
 
 }  // namespace

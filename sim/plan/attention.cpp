@@ -65,7 +65,7 @@ Attention::Attention(Builder& builder, std::int64_t window) : b_(&builder), wind
   dummy_ = b_->tensor(TensorKind::workspace, "output projection returned weight gradient", v_width * s.hidden * kD);
 }
 
-void Attention::forward(TensorId, TensorId x_mid, Norm& norm, bool keep) {
+void Attention::forward(TensorId x_mid, Norm& norm, bool keep) {
   const Shape& s = b_->shape();
   const auto& a = b_->scenario().model.attention;
   const bool tp = s.tp > 1;

@@ -76,7 +76,7 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
 
   b.into_forward();
   b.fixed("final input arrives", Family::loss, 0.0, 0, {x_in});
-  norm.forward(x_in);
+  norm.forward();
   if (tp) b.collective("output all-gather", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered});
   Op& output = b.gemm("output layer", Family::loss, {t, v, shape.hidden}, {logits});
   if (tp) output.frees.push_back(gathered);

@@ -47,10 +47,10 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
   const bool drop_norm = f.selective(RecomputeModule::layernorm), drop_mlp = f.selective(RecomputeModule::mlp);
 
   auto forward = [&](bool keep) {
-    norm1.forward(f.x_in);
-    attention.forward(f.x_in, f.x_mid, norm1, keep);
-    norm2.forward(f.x_mid);
-    mlp.forward(norm2.output(), f.mlp_out, keep && !drop_mlp);
+    norm1.forward();
+    attention.forward(f.x_mid, norm1, keep);
+    norm2.forward();
+    mlp.forward(f.mlp_out, keep && !drop_mlp);
     if (!keep || (drop_norm && !drop_mlp)) norm2.drop_output(b.last());
     if (!keep) norm2.drop_statistics(b.last());
   };
@@ -75,12 +75,12 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
     if (drop_norm && !drop_mlp) norm2.recompute();
     if (drop_mlp) {
       b.set_recompute(true);
-      mlp.forward(norm2.output(), f.mlp_out, true);
+      mlp.forward(f.mlp_out, true);
       b.last().frees.push_back(f.mlp_out);
       b.set_recompute(false);
     }
   }
-  mlp.backward(norm2.output(), f.grad_out, f.grad_norm2, true);
+  mlp.backward(f.grad_norm2, true);
   norm2.drop_output(b.last());
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
   attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
@@ -112,9 +112,9 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   const bool keeps_routed = holds && !full && !module;
 
   auto attention_and_norm = [&](bool keep) {
-    norm1.forward(f.x_in);
-    attention.forward(f.x_in, f.x_mid, norm1, keep);
-    norm2.forward(f.x_mid);
+    norm1.forward();
+    attention.forward(f.x_mid, norm1, keep);
+    norm2.forward();
   };
   auto residual = [&](bool keep) {
     Op& add = b.memory("MoE residual add", Family::router_permute,
@@ -131,8 +131,8 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   b.into_forward();
   arrive(f, "layer input arrives", f.x_in);
   attention_and_norm(!full);
-  if (has_shared) shared->forward(norm2.output(), f.shared_out, !full && !drop_shared);
-  router.forward(!full);
+  if (has_shared) shared->forward(f.shared_out, !full && !drop_shared);
+  router.forward();
   routed.forward(f.mlp_out, keeps_routed);
   if (full || wants_module) router.drop(b.last());
   residual(!full);
@@ -143,19 +143,19 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   if (full) {
     attention_and_norm(true);
     if (has_shared) {
-      shared->forward(norm2.output(), f.shared_out, true);
+      shared->forward(f.shared_out, true);
       b.last().frees.push_back(f.shared_out);
     }
-    router.forward(true);
+    router.forward();
   } else {
     b.set_recompute(false);
     if (drop_norm) norm2.recompute();
     b.set_recompute(true);
     if (has_shared && drop_shared) {
-      shared->forward(norm2.output(), f.shared_out, true);
+      shared->forward(f.shared_out, true);
       b.last().frees.push_back(f.shared_out);
     }
-    if (wants_module) router.forward(true);
+    if (wants_module) router.forward();
   }
   if ((full && holds) || module) {
     routed.forward(f.mlp_out, true);
@@ -163,8 +163,8 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   }
   b.set_recompute(false);
   routed.backward(f.grad_norm2);
-  router.backward(f.grad_norm2);
-  if (has_shared) shared->backward(norm2.output(), f.grad_out, f.grad_norm2, false);
+  router.backward();
+  if (has_shared) shared->backward(f.grad_norm2, false);
   norm2.drop_output(b.last());
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
   attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);

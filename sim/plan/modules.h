@@ -15,13 +15,12 @@ namespace moeplan::plan {
 class Norm {
  public:
   Norm(Builder& builder, std::string name, Family family);
-  void forward(TensorId input);         // allocates output and statistics
+  void forward();                       // allocates output and statistics
   void drop_output(Op& last_consumer);  // the op that is the last to read the output in a phase frees it
   void drop_statistics(Op& op);
   void recompute();  // output again, statistics are kept
   // grad_output -> grad_input; frees grad_output, the output's statistics and what `also_frees` names.
   void backward(TensorId grad_output, TensorId grad_input, Builder::Ids also_frees);
-  TensorId output() const { return output_; }
 
  private:
   Builder* b_;
@@ -34,9 +33,10 @@ class Norm {
 class Mlp {
  public:
   Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind);
-  void forward(TensorId input, TensorId output, bool keep);
-  // grad_output -> adds to grad_input (allocated here when `allocates_grad`); frees what forward kept.
-  void backward(TensorId input, TensorId grad_output, TensorId grad_input, bool allocates_grad);
+  void forward(TensorId output, bool keep);
+  // Adds to grad_input, from the layer's output gradient, which the caller owns (grad_input is allocated here when
+  // `allocates_grad`); frees what forward kept.
+  void backward(TensorId grad_input, bool allocates_grad);
 
  private:
   Builder* b_;
@@ -50,7 +50,7 @@ class Attention {
  public:
   // window: positions a query sees, 0 for all before it.
   Attention(Builder& builder, std::int64_t window);
-  void forward(TensorId x_in, TensorId x_mid, Norm& norm, bool keep);
+  void forward(TensorId x_mid, Norm& norm, bool keep);
   // Consumes grad_mid (gradient of x_mid), produces grad_in; frees x_in and all that forward kept.
   void backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Norm& norm);
 

@@ -26,9 +26,9 @@ bool holds_activations(policy::RoutedBackward backward);
 class Router {
  public:
   explicit Router(Builder& builder);
-  void forward(bool keep);             // keep = false: what backward alone needs dies at the end of drop()
-  void drop(Op& op);                   // frees all it allocated (checkpointed forward)
-  void backward(TensorId grad_input);  // adds to the gradient of the normed input; frees what forward kept
+  void forward();
+  void drop(Op& op);  // frees all it allocated (checkpointed forward)
+  void backward();    // adds to the gradient of the normed input; frees what forward kept
 
  private:
   Builder* b_;

@@ -12,7 +12,7 @@ Norm::Norm(Builder& builder, std::string name, Family family) : b_(&builder), na
   statistics_ = b_->tensor(TensorKind::activations_dense, name_ + " statistics", s.tokens_local * 4);
 }
 
-void Norm::forward(TensorId) {
+void Norm::forward() {
   const Shape& s = b_->shape();
   b_->memory(name_, family_, static_cast<double>(2 * s.tokens_local * s.hidden * kD), 1, {output_, statistics_});
 }
@@ -53,7 +53,7 @@ Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind)
   dummy_fc2_ = b_->tensor(TensorKind::workspace, name_ + " down returned weight gradient", width_ * s.hidden * kD);
 }
 
-void Mlp::forward(TensorId, TensorId output, bool keep) {
+void Mlp::forward(TensorId output, bool keep) {
   const Shape& s = b_->shape();
   const bool tp = s.tp > 1;
   if (tp)
@@ -71,10 +71,9 @@ void Mlp::forward(TensorId, TensorId output, bool keep) {
                    s.tokens * s.hidden * kD, {output}, {partial_});
 }
 
-void Mlp::backward(TensorId, TensorId grad_output, TensorId grad_input, bool allocates_grad) {
+void Mlp::backward(TensorId grad_input, bool allocates_grad) {
   const Shape& s = b_->shape();
   const bool tp = s.tp > 1;
-  (void)grad_output;  // owned by the caller: the residual branch reads it too
   if (tp)
     b_->collective(name_ + " gradient all-gather", topology::GroupKind::tp, cost::Collective::all_gather,
                    s.tokens * s.hidden * kD, {grad_full_});

@@ -15,7 +15,7 @@ Router::Router(Builder& builder) : b_(&builder) {
   map_ = b_->tensor(TensorKind::activations_moe, "routing map", cells);
 }
 
-void Router::forward(bool) {
+void Router::forward() {
   const Shape& s = b_->shape();
   const std::int64_t experts = b_->scenario().model.moe.experts;
   b_->gemm("router", Family::router_permute, {s.tokens_local, experts, s.hidden}, {scores_});
@@ -26,7 +26,7 @@ void Router::forward(bool) {
 
 void Router::drop(Op& op) { op.frees.insert(op.frees.end(), {scores_, probabilities_, map_}); }
 
-void Router::backward(TensorId) {
+void Router::backward() {
   const Shape& s = b_->shape();
   const std::int64_t experts = b_->scenario().model.moe.experts;
   b_->memory("router top-k backward", Family::router_permute, static_cast<double>(s.tokens_local * experts * 4 * 5), 6,
