@@ -45,7 +45,12 @@ class Mapper {
     if (!result_.faults.empty()) return std::move(result_);
     result_.assumptions = model_.assumptions;
     moe_ = model_.arch.moe_layer_count() > 0;
-    const std::string sections = framework() + parallel() + training() + optimizer() + memory() + experts() + routing();
+    settle_framework();
+    std::string sections;  // one by one: each may add to the assumptions
+    for (const auto section : {&Mapper::parallel, &Mapper::training, &Mapper::optimizer, &Mapper::memory,
+                               &Mapper::experts, &Mapper::routing}) {
+      sections += (this->*section)();
+    }
     if (!result_.faults.empty() || !result_.missing.empty()) return std::move(result_);
     result_.yaml =
         head() + model() + fmt::format("cluster: {{ hardware: {}, gpus: {} }}\n", run_.gpu, *run_.gpus) + sections;
@@ -97,14 +102,12 @@ class Mapper {
     return text;
   }
 
-  // Settles what empty cells mean; writes nothing by itself.
-  std::string framework() {
+  void settle_framework() {
     torchtitan_ = run_.framework == "torchtitan" || run_.framework == "automodel";
     if (!torchtitan_ && run_.framework != "megatron" && run_.framework != "primus") {
       assume("framework " + (run_.framework.empty() ? "not stated" : "'" + run_.framework + "'") +
              ": simulated as megatron");
     }
-    return "";
   }
 
   std::int64_t stages() const { return run_.pp.value_or(1) * run_.vpp.value_or(1); }
@@ -245,7 +248,9 @@ class Mapper {
     Section section("moe");
     if (!dispatches) assume("dispatcher: alltoall");
     if (dispatches && run_.dispatcher != "alltoall") section.add("dispatcher", run_.dispatcher);
-    if (run_.dispatcher_sms) section.add("dispatcher_sms", *run_.dispatcher_sms);
+    // Recipes state it whatever the dispatcher; the others leave the copies to the collectives.
+    const bool has_kernels = run_.dispatcher == "deepep" || run_.dispatcher == "hybridep";
+    if (run_.dispatcher_sms && has_kernels) section.add("dispatcher_sms", *run_.dispatcher_sms);
     if (run_.ep_overlap.value_or(false)) section.add("overlap_moe_expert_parallel_comm", "true");
     if (run_.delayed_wgrad.value_or(false)) section.add("delay_wgrad_compute", "true");
     if (!run_.permute_fusion.value_or(true)) section.add("permute_fusion", "false");
