@@ -40,7 +40,7 @@ TEST_CASE("columns stand in any order, and cells land in the fields of their col
   CHECK(run.capacity_factor == 1.5);
   CHECK(run.peak_allocated_mib_by_rank == std::vector<double>{10.5, 11.0});
   CHECK_FALSE(run.tp.has_value());
-  CHECK(run.place("gpus").column == 16)  // behind 4096,64,"a, b",;
+  CHECK(run.place("gpus").column == 16);  // behind 4096,64,"a, b",
 }
 
 TEST_CASE("unknown columns are noted, with the nearest name where one is near") {
