@@ -34,10 +34,15 @@ std::int64_t to_ps(const plan::Plan& plan, const std::string& what, double secon
   return std::llround(seconds / kPicosecond);
 }
 
-constexpr std::uint16_t bit(Stream stream) { return static_cast<std::uint16_t>(1U << static_cast<unsigned>(stream)); }
+using plan::stream_bit;
 // The chain of ops that wait for each other: all but the sends, which run beside it.
-constexpr std::uint16_t kChain = bit(Stream::compute) | bit(Stream::ep) | bit(Stream::tp) | bit(Stream::dp) |
-                                 bit(Stream::receive_previous) | bit(Stream::receive_next);
+constexpr std::uint16_t kChain = stream_bit(Stream::compute) | stream_bit(Stream::ep) | stream_bit(Stream::tp) |
+                                 stream_bit(Stream::dp) | stream_bit(Stream::receive_previous) |
+                                 stream_bit(Stream::receive_next);
+// What is fetched ahead of its use waits for nothing that the chain computes.
+bool fetches_ahead(const plan::Op& op) {
+  return op.asynchronous && (op.stream == Stream::gather || op.stream == Stream::from_host);
+}
 
 // Rendezvous keys: what meets (a group kind, or a pipeline border in one direction), which, and the how manyth time.
 constexpr std::int64_t kForwardBorder = topology::kGroupKinds, kBackwardBorder = kForwardBorder + 1;  // at most 31
@@ -85,7 +90,7 @@ bool PlanSource::next(std::int64_t rank, TimedOp& out) {
   const auto& host = plan_.scenario->hardware.host;
   out = TimedOp{};
   out.stream = static_cast<std::uint8_t>(op->stream);
-  out.wait_streams = kChain;
+  out.wait_streams = static_cast<std::uint16_t>(fetches_ahead(*op) ? op->joins : kChain | op->joins);
   out.issue_ps = to_ps(plan_, op->name, host.launch.value * op->launches);
   out.host_sync = op->host_sync;
   out.sync_ps = to_ps(plan_, op->name, host.sync.value);
@@ -93,6 +98,7 @@ bool PlanSource::next(std::int64_t rank, TimedOp& out) {
     case Work::fixed:
     case Work::grouped_gemm:
     case Work::row_memory:
+    case Work::host_copy:
       out.duration_ps = to_ps(plan_, op->name, duration_s(*op, *visit, rank));
       break;
     case Work::collective:
@@ -108,6 +114,10 @@ bool PlanSource::next(std::int64_t rank, TimedOp& out) {
 double PlanSource::duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank) {
   const auto& profile = plan_.scenario->hardware;
   if (op.work == Work::fixed) return op.seconds;
+  if (op.work == Work::host_copy) {
+    const std::int64_t bytes = plan_.bytes(op.size, visit, rank);
+    return bytes == 0 ? 0 : cost::host_copy_time_s(static_cast<double>(bytes), profile);
+  }
   if (op.work == Work::row_memory) {
     const std::int64_t bytes = plan_.bytes(op.size, visit, rank);
     if (bytes == 0) return 0;
@@ -173,6 +183,8 @@ void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int
     return;
   }
   if (op.work == Work::collective) {
+    if (op.members > 0 && op.members < static_cast<std::int64_t>(ranks.size()))
+      ranks = ranks.first(static_cast<std::size_t>(op.members));
     const std::int64_t duration =
         to_ps(plan_, op.name, collective_s(op, plan_.bytes(op.size, *meeting.visit, meeting.rank), ranks));
     for (auto& d : duration_ps) d = duration;
@@ -210,9 +222,13 @@ void PlanSource::attribute(State& state, const plan::Op& op, const OpTimes& time
   auto seconds = [](std::int64_t from, std::int64_t to) {
     return to > from ? static_cast<double>(to - from) * kPicosecond : 0.0;
   };
-  parts.host_s += seconds(state.clock_ps, times.ready_ps);
+  // Before it could start: the host, or results from beside the chain.
+  const std::int64_t issued = std::min(times.issued_ps, times.ready_ps);
+  parts.host_s += seconds(state.clock_ps, op.joins == 0 ? times.ready_ps : issued);
+  if (op.joins != 0) parts.exposed_dp_s += seconds(std::max(state.clock_ps, issued), times.ready_ps);
   const double wait = seconds(times.ready_ps, times.start_ps), run = seconds(times.start_ps, times.end_ps);
-  const bool communicates = op.work != Work::fixed && op.work != Work::grouped_gemm && op.work != Work::row_memory;
+  const bool communicates =
+      op.work == Work::collective || op.work == Work::all_to_all || op.work == Work::send || op.work == Work::receive;
   if (!communicates) {
     (op.recompute ? parts.recompute_s : parts.family_s[static_cast<std::size_t>(op.family)]) += run;
     state.time.busy_s += run;

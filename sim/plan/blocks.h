@@ -1,4 +1,7 @@
 #pragma once
+#include <compare>
+#include <cstdint>
+
 #include "plan/moe.h"
 #include "plan/op.h"
 #include "plan/shape.h"
@@ -10,10 +13,15 @@
 namespace moeplan::plan {
 
 Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shape);
-// window: of sliding-window attention, 0 for full.
-Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape, std::int64_t window = 0);
+// What sets layers of one kind apart.
+struct LayerTraits {
+  std::int64_t window = 0;  // of sliding-window attention, 0 for full
+  bool spared = false;      // full recompute leaves it out (method block)
+  auto operator<=>(const LayerTraits&) const = default;
+};
+Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape, const LayerTraits& traits = {});
 Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment,
-                           std::int64_t window = 0);
+                           const LayerTraits& traits = {});
 // What a multi-token-prediction block does before its layer: look the shifted tokens up, norm both, project 2h to h.
 Block make_mtp_block(const scenario::Scenario& scenario, const Shape& shape);
 Block make_head_block(const scenario::Scenario& scenario, const Shape& shape);

@@ -1,5 +1,6 @@
 #include "plan/builder.h"
 
+#include <cmath>
 #include <utility>
 
 namespace moeplan::plan {
@@ -93,6 +94,13 @@ Op& Builder::row_collective(std::string name, topology::GroupKind group, cost::C
   Op& op = collective(std::move(name), group, kind, 0, allocates, frees);
   op.size.bytes_per_row = bytes_per_row;
   op.size.rows = rows;
+  return op;
+}
+
+Op& Builder::host_copy(std::string name, Family family, double bytes) {
+  Op& op = add(std::move(name), Work::host_copy, family, {}, {});
+  op.stream = Stream::dp;  // of the chain
+  op.size.bytes = std::llround(bytes);
   return op;
 }
 

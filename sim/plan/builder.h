@@ -41,6 +41,9 @@ class Builder {
   Op& all_to_all(std::string name, Rows rows, std::int64_t bytes_per_row, bool towards_source, Ids allocates,
                  Ids frees = {});
 
+  // A copy between device and host that the ops after it wait for.
+  Op& host_copy(std::string name, Family family, double bytes);
+
   const scenario::Scenario& scenario() const { return *scenario_; }
   const Shape& shape() const { return shape_; }
   Block& block() { return *block_; }

@@ -131,37 +131,59 @@ Block make_optimizer_block(const scenario::Scenario& scenario, const StageParame
   Builder b(block, scenario, shape);
   const auto& optimizer = scenario.optimizer;
   const auto& layout = scenario.layout;
-  const bool sharded = optimizer.distributed;
-  const std::int64_t dense_group = layout.dp() * layout.cp, expert_group = layout.edp();
-  const std::int64_t owned = sharded ? dense_parameters / dense_group + expert_parameters / expert_group
-                                     : dense_parameters + expert_parameters;
+  const bool sharded = optimizer.shards_states();
+  const Shards shards = shards_of(scenario);
+  const std::int64_t owned_dense = dense_parameters / shards.dense, owned_experts = expert_parameters / shards.experts;
+  const std::int64_t owned = owned_dense + owned_experts;
+  const std::int64_t sent = optimizer.reduce_bytes();
   const auto reduce = sharded ? cost::Collective::reduce_scatter : cost::Collective::all_reduce;
   b.into_forward();
   // With sequence parallelism each tensor-parallel rank saw its own tokens, so gradients of replicated parameters are
   // summed first.
   if (layout.tp > 1)
     b.collective("reduce gradients of replicated parameters", kTp, cost::Collective::all_reduce,
-                 parameters.replicated * optimizer.main_grad_bytes, {});
-  b.collective("reduce gradients", topology::GroupKind::dp, reduce, dense_parameters * optimizer.main_grad_bytes, {});
-  b.collective("reduce expert gradients", topology::GroupKind::edp, reduce,
-               expert_parameters * optimizer.main_grad_bytes, {});
-  b.memory("gradient norm", Family::optimizer, static_cast<double>(owned * optimizer.main_grad_bytes), 4, {});
+                 parameters.replicated * sent, {});
+  constexpr auto kDp = topology::GroupKind::dp, kEdp = topology::GroupKind::edp;
+  if (!optimizer.shards_gradients()) {
+    b.collective("reduce gradients", kDp, reduce, dense_parameters * sent, {}).members = sharded ? shards.dense : 0;
+    b.collective("reduce expert gradients", kEdp, reduce, expert_parameters * sent, {}).members =
+        sharded ? shards.experts : 0;
+  }
+  // Where a part of the replicas divides, the parts are summed.
+  if (sharded && shards.dense < layout.dp() * layout.cp) {
+    b.collective("sum gradients over shard groups", kDp, cost::Collective::all_reduce, owned_dense * sent, {});
+    b.collective("sum expert gradients over shard groups", kEdp, cost::Collective::all_reduce, owned_experts * sent,
+                 {});
+  }
+  Op& gradient_norm =
+      b.memory("gradient norm", Family::optimizer, static_cast<double>(owned * optimizer.main_grad_bytes), 4, {});
+  if (optimizer.shards_gradients()) gradient_norm.joins = stream_bit(Stream::reduce);
   Op& norm = b.collective("gradient norm all-reduce", topology::GroupKind::world, cost::Collective::all_reduce, 8, {});
   norm.host_sync = true;  // the host checks the norm before the step
   const std::int64_t state = optimizer.master_bytes + optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes;
   // The step computes in fp32: gradients kept in bf16 are widened for the owned shard.
   const TensorId widened = b.tensor(TensorKind::gradients, "fp32 copy of the owned gradients",
                                     optimizer.main_grad_bytes < 4 ? owned * 4 : 0);
-  b.memory("Adam", Family::optimizer, static_cast<double>(owned * (2 * optimizer.main_grad_bytes + 2 * state + kD)), 12,
-           {widened}, {widened});
-  if (sharded) {
-    b.collective("gather parameters", topology::GroupKind::dp, cost::Collective::all_gather, dense_parameters * kD, {});
-    b.collective("gather expert parameters", topology::GroupKind::edp, cost::Collective::all_gather,
-                 expert_parameters * kD, {});
+  const double host = optimizer.offload_fraction;
+  b.memory("Adam", Family::optimizer,
+           (1 - host) * static_cast<double>(owned * (2 * optimizer.main_grad_bytes + 2 * state + kD)), 12, {widened},
+           {widened});
+  if (host > 0) {  // gradients to the host, updated parameters back; the update itself runs on the host
+    b.host_copy("gradients to the host", Family::optimizer,
+                host * static_cast<double>(owned * optimizer.main_grad_bytes));
+    b.host_copy("parameters from the host", Family::optimizer, host * static_cast<double>(owned * kD));
+  }
+  if (sharded && !optimizer.shards_parameters()) {
+    b.collective("gather parameters", kDp, cost::Collective::all_gather, dense_parameters * kD, {}).members =
+        shards.dense;
+    b.collective("gather expert parameters", kEdp, cost::Collective::all_gather, expert_parameters * kD, {}).members =
+        shards.experts;
   }
   // The buffers are cleared for the next step.
   b.memory("zero gradients", Family::optimizer,
-           static_cast<double>((dense_parameters + expert_parameters) * optimizer.main_grad_bytes), 2, {});
+           static_cast<double>((optimizer.shards_gradients() ? owned : dense_parameters + expert_parameters) *
+                               optimizer.main_grad_bytes),
+           2, {});
   return block;
 }
 

@@ -10,7 +10,8 @@ using scenario::RecomputeModule;
 
 // What the two kinds of layer share: residual stream tensors and the order norm, attention, norm, MLP.
 struct LayerFrame {
-  LayerFrame(Block& block, const scenario::Scenario& scenario, const Shape& shape) : b(block, scenario, shape) {
+  LayerFrame(Block& block, const scenario::Scenario& scenario, const Shape& shape, bool spared_ = false)
+      : b(block, scenario, shape), spared(spared_) {
     const std::int64_t residual = shape.tokens_local * shape.hidden * kD;
     auto stream = [&](const char* name) { return b.tensor(TensorKind::activations_dense, name, residual); };
     x_in = stream("layer input");
@@ -27,8 +28,9 @@ struct LayerFrame {
     const auto& r = b.scenario().recompute;
     return r.granularity == RecomputeGranularity::selective && r.has(module);
   }
-  bool full() const { return b.scenario().recompute.granularity == RecomputeGranularity::full; }
+  bool full() const { return !spared && b.scenario().recompute.granularity == RecomputeGranularity::full; }
   Builder b;
+  bool spared;
   TensorId x_in, x_mid, out, mlp_out, shared_out, grad_out, grad_norm2, grad_mid, grad_in;
 };
 
@@ -36,13 +38,13 @@ void arrive(LayerFrame& f, const char* name, TensorId id) { f.b.fixed(name, Fami
 
 }  // namespace
 
-Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape, std::int64_t window) {
+Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape, const LayerTraits& traits) {
   Block block;
   block.name = "dense layer";
-  LayerFrame f(block, scenario, shape);
+  LayerFrame f(block, scenario, shape, traits.spared);
   Builder& b = f.b;
   Norm norm1(b, "attention norm", Family::attention), norm2(b, "MLP norm", Family::dense);
-  Attention attention(b, window);
+  Attention attention(b, traits.window);
   Mlp mlp(b, "MLP", scenario.model.dense_ffn, TensorKind::activations_dense);
   const bool drop_norm = f.selective(RecomputeModule::layernorm), drop_mlp = f.selective(RecomputeModule::mlp);
 
@@ -89,14 +91,14 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
 }
 
 Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment,
-                           std::int64_t window) {
+                           const LayerTraits& traits) {
   Block block;
   block.name = "MoE layer";
-  LayerFrame f(block, scenario, shape);
+  LayerFrame f(block, scenario, shape, traits.spared);
   Builder& b = f.b;
   const bool has_shared = scenario.model.moe.shared_ffn > 0;
   Norm norm1(b, "attention norm", Family::attention), norm2(b, "MoE norm", Family::router_permute);
-  Attention attention(b, window);
+  Attention attention(b, traits.window);
   Router router(b);
   Routed routed(b, treatment);
   std::optional<Mlp> shared;

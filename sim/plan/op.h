@@ -64,8 +64,16 @@ enum class Stream : std::uint8_t {
   receive_previous,
   send_previous,
   receive_next,
+  // Beside the chain of ops that wait for each other; an op that needs a result joins them.
+  gather,     // parameters of the layer ahead
+  reduce,     // gradients of the layer behind
+  to_host,    // copies of saved activations
+  from_host,  // and back
   kCount
 };
+constexpr std::uint16_t stream_bit(Stream stream) {
+  return static_cast<std::uint16_t>(1U << static_cast<unsigned>(stream));
+}
 
 // What a second of device time is spent on, for attribution.
 enum class Family : std::uint8_t { attention, expert, dense, router_permute, loss, optimizer, communication, kCount };
@@ -80,6 +88,7 @@ enum class Work : std::uint8_t {
   all_to_all,    // rows of the chunk's matrix, or instances, times size.bytes_per_row
   send,          // to the neighbour that `stream` names
   receive,
+  host_copy,  // `size` between device and host memory
 };
 
 struct Op {
@@ -98,6 +107,8 @@ struct Op {
   Size size;  // bytes moved (row_memory), or sent (communication)
   cost::Collective collective = cost::Collective::all_reduce;
   topology::GroupKind group = topology::GroupKind::tp;
+  std::int64_t members = 0;                     // collective: of the group, those that exchange; 0: all
+  std::uint16_t joins = 0;                      // streams beside the chain whose ops so far it waits for
   bool towards_source = false;                  // all-to-all: from the expert's rank back to the token's
   std::vector<std::uint32_t> allocates, frees;  // tensors of the block; frees happen after the op
 };

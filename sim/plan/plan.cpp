@@ -9,7 +9,9 @@
 
 #include "base/check.h"
 #include "base/checked.h"
+#include "model/parameters.h"
 #include "plan/replica_costs.h"
+#include "plan/side_streams.h"
 
 namespace moeplan::plan {
 
@@ -60,11 +62,14 @@ class Writer {
 
   void write() {
     const auto& scenario = *plan_.scenario;
-    embedding_ = add(make_embedding_block(scenario, plan_.shape));
-    head_ = add(make_head_block(scenario, plan_.shape));
+    const std::int64_t vocabulary = plan_.shape.vocab_rank * scenario.model.hidden;
+    embedding_ = add(finished(make_embedding_block(scenario, plan_.shape), {vocabulary, 0}));
+    head_ = add(finished(make_head_block(scenario, plan_.shape), {vocabulary, 0}));
     receive_ = add(make_receive_block(scenario, plan_.shape));
     send_ = add(make_send_block(scenario, plan_.shape));
-    if (scenario.model.mtp_layers > 0) mtp_ = add(make_mtp_block(scenario, plan_.shape));
+    if (scenario.model.mtp_layers > 0)
+      mtp_ =
+          add(finished(make_mtp_block(scenario, plan_.shape), {2 * scenario.model.hidden * scenario.model.hidden, 0}));
     for (std::int64_t stage = 0; stage < scenario.layout.pp; ++stage) {
       const std::int32_t optimizer = add(make_optimizer_block(scenario, stage_parameters(scenario, stage)));
       for (std::int64_t group = 0; group < plan_.groups_per_stage(); ++group)
@@ -77,7 +82,7 @@ class Writer {
   // that route nothing.
   struct Entry {
     std::int32_t block = -1, layer = -1, moe_layer = -1;
-    std::int64_t window = 0;
+    LayerTraits traits{};
   };
 
   std::int32_t add(Block block) {
@@ -85,17 +90,31 @@ class Writer {
     return static_cast<std::int32_t>(plan_.blocks.size() - 1);
   }
 
-  std::int32_t dense_block(std::int64_t window) {
-    const auto found = dense_blocks_.find(window);
-    if (found != dense_blocks_.end()) return found->second;
-    return dense_blocks_[window] = add(make_dense_layer_block(*plan_.scenario, plan_.shape, window));
+  Block finished(Block block, const BlockParameters& parameters) {
+    offload_activations(block, *plan_.scenario);
+    divide_parameters(block, *plan_.scenario, parameters);
+    return block;
   }
 
-  std::int32_t moe_block(const policy::LayerDecision& decision, std::int64_t window) {
-    const auto key = std::make_pair(window, treatment_of(decision));
+  BlockParameters layer_parameters(model::LayerKind kind) const {
+    const auto& layout = plan_.scenario->layout;
+    const auto p = model::rank_layer_parameters(plan_.scenario->model, kind, {layout.tp, layout.ep, layout.etp});
+    return {p.dense, p.experts};
+  }
+
+  std::int32_t dense_block(const LayerTraits& traits) {
+    const auto found = dense_blocks_.find(traits);
+    if (found != dense_blocks_.end()) return found->second;
+    return dense_blocks_[traits] = add(finished(make_dense_layer_block(*plan_.scenario, plan_.shape, traits),
+                                                layer_parameters(model::LayerKind::dense)));
+  }
+
+  std::int32_t moe_block(const policy::LayerDecision& decision, const LayerTraits& traits) {
+    const auto key = std::make_pair(traits, treatment_of(decision));
     const auto found = moe_blocks_.find(key);
     if (found != moe_blocks_.end()) return found->second;
-    return moe_blocks_[key] = add(make_moe_layer_block(*plan_.scenario, plan_.shape, key.second, window));
+    return moe_blocks_[key] = add(finished(make_moe_layer_block(*plan_.scenario, plan_.shape, key.second, traits),
+                                           layer_parameters(model::LayerKind::moe)));
   }
 
   std::vector<Entry> entries_of(const scenario::StageChunk& chunk) {
@@ -103,21 +122,26 @@ class Writer {
     std::vector<Entry> entries;
     entries.push_back({chunk.embedding ? embedding_ : receive_});
     const auto layer_entry = [&](std::int32_t layer, model::LayerKind kind, std::int32_t moe_layer,
-                                 std::int64_t window) {
-      if (kind == model::LayerKind::moe) return Entry{-1, layer, moe_layer, window};
-      return Entry{dense_block(window), layer, -1, window};
+                                 const LayerTraits& traits) {
+      if (kind == model::LayerKind::moe) return Entry{-1, layer, moe_layer, traits};
+      return Entry{dense_block(traits), layer, -1, traits};
+    };
+    const auto& block_layers = plan_.scenario->recompute.block_layers;
+    std::int64_t position = 0;  // in the virtual stage
+    const auto traits_of = [&](std::size_t layer) {
+      return LayerTraits{model.window(layer), block_layers && position++ >= *block_layers};
     };
     for (const std::int32_t layer : chunk.layers) {
       const auto kind = model.layers[static_cast<std::size_t>(layer)];
       const auto before = std::count(model.layers.begin(), model.layers.begin() + layer, model::LayerKind::moe);
       entries.push_back(
-          layer_entry(layer, kind, static_cast<std::int32_t>(before), model.window(static_cast<std::size_t>(layer))));
+          layer_entry(layer, kind, static_cast<std::int32_t>(before), traits_of(static_cast<std::size_t>(layer))));
     }
     for (std::int32_t m = 0; m < chunk.mtp; ++m) {
       entries.push_back({mtp_});
       entries.push_back(layer_entry(static_cast<std::int32_t>(model.layer_count()) + m, model.mtp_kind(),
                                     static_cast<std::int32_t>(model.moe_layer_count()) + m,
-                                    model.window(model.layers.size() - 1)));
+                                    traits_of(model.layers.size() - 1)));
       entries.push_back({head_});
     }
     entries.push_back({chunk.loss ? head_ : send_});
@@ -144,7 +168,7 @@ class Writer {
         const Entry& entry = chunks[chunk][i];
         Visit v;
         v.block = entry.moe_layer >= 0
-                      ? moe_block(plan_.decision(entry.moe_layer, slot.microbatch, group), entry.window)
+                      ? moe_block(plan_.decision(entry.moe_layer, slot.microbatch, group), entry.traits)
                       : entry.block;
         v.direction = slot.direction;
         v.slot = first_slot[chunk] + static_cast<std::int32_t>(i);
@@ -167,8 +191,8 @@ class Writer {
 
   Plan& plan_;
   std::int32_t embedding_ = 0, head_ = 0, receive_ = 0, send_ = 0, mtp_ = -1;
-  std::map<std::int64_t, std::int32_t> dense_blocks_;
-  std::map<std::pair<std::int64_t, Treatment>, std::int32_t> moe_blocks_;
+  std::map<LayerTraits, std::int32_t> dense_blocks_;
+  std::map<std::pair<LayerTraits, Treatment>, std::int32_t> moe_blocks_;
 };
 
 std::vector<std::unique_ptr<policy::Policy>> stage_policies(const scenario::Scenario& scenario, std::int64_t stage) {

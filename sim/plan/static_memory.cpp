@@ -110,6 +110,16 @@ StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_
   return sum;
 }
 
+Shards shards_of(const scenario::Scenario& scenario) {
+  const auto& layout = scenario.layout;
+  const auto& optimizer = scenario.optimizer;
+  if (!optimizer.shards_states()) return {};
+  const std::int64_t replicas = layout.dp() * layout.cp;
+  const std::int64_t group = optimizer.shard_group > 0 ? optimizer.shard_group : replicas;
+  // Experts have fewer replicas; a group that is a part of the dense replicas is the same part of theirs.
+  return {group, std::max<std::int64_t>(1, layout.edp() * group / replicas)};
+}
+
 StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stage) {
   StaticMemory memory;
   const auto& layout = scenario.layout;
@@ -119,13 +129,24 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
     at(memory.load, TensorKind::given_static) = *scenario.memory.given_static_bytes;
   } else {
     const StageParameters p = stage_parameters(scenario, stage);
-    const std::int64_t dense_shards = optimizer.distributed ? layout.dp() * layout.cp : 1;
-    const std::int64_t expert_shards = optimizer.distributed ? layout.edp() : 1;
-    const std::int64_t owned = base::ceil_div(p.dense, dense_shards) + base::ceil_div(p.experts, expert_shards);
-    at(memory.load, TensorKind::parameters) = kD * (p.dense + p.experts);
-    at(memory.load, TensorKind::gradients) = optimizer.main_grad_bytes * (p.dense + p.experts);
-    at(memory.load, TensorKind::optimizer) = optimizer.master_bytes * owned;
-    at(memory.moments, TensorKind::optimizer) = (optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes) * owned;
+    const Shards shards = shards_of(scenario);
+    const std::int64_t owned = base::ceil_div(p.dense, shards.dense) + base::ceil_div(p.experts, shards.experts);
+    const std::int64_t whole = p.dense + p.experts;
+    // Torchtitan's shards are the fp32 masters themselves; the others keep a bf16 copy beside them.
+    const bool master_is_parameter =
+        optimizer.shards_parameters() && scenario.training.framework == scenario::Framework::torchtitan;
+    const std::int64_t copies = optimizer.shards_parameters() ? (master_is_parameter ? 0 : owned) : whole;
+    const auto on_device = [&](std::int64_t bytes) {
+      const auto host =
+          static_cast<std::int64_t>(std::llround(optimizer.offload_fraction * static_cast<double>(bytes)));
+      memory.host_bytes += host;
+      return bytes - host;
+    };
+    at(memory.load, TensorKind::parameters) = kD * copies + (master_is_parameter ? optimizer.master_bytes * owned : 0);
+    at(memory.load, TensorKind::gradients) = optimizer.main_grad_bytes * (optimizer.shards_gradients() ? owned : whole);
+    at(memory.load, TensorKind::optimizer) = master_is_parameter ? 0 : on_device(optimizer.master_bytes * owned);
+    at(memory.moments, TensorKind::optimizer) =
+        on_device((optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes) * owned);
   }
   const auto& overheads = scenario.hardware.overheads;
   at(memory.load, TensorKind::workspace) = static_cast<std::int64_t>(overheads.workspace.value);

@@ -17,6 +17,12 @@ struct StageParameters {
 };
 StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_t stage);
 
+// Ranks that divide what the optimizer's sharding divides: of dense parameters and of experts. 1 under ddp.
+struct Shards {
+  std::int64_t dense = 1, experts = 1;
+};
+Shards shards_of(const scenario::Scenario& scenario);
+
 // Bytes by kind, and what lives outside PyTorch's allocator.
 struct StaticMemory {
   BytesByKind load{};     // after loading: parameters, gradients, fp32 masters, workspace (or the given static bytes)
@@ -24,6 +30,7 @@ struct StaticMemory {
   std::int64_t context_bytes = 0;       // outside the allocator
   std::int64_t communicator_bytes = 0;  // outside the allocator
   std::int64_t communicators = 0;
+  std::int64_t host_bytes = 0;  // of this rank in host memory: offloaded optimizer states
   std::int64_t steady_bytes()
       const;  // load + moments, what the closed form calls static memory (workspace not counted)
 };

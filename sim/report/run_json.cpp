@@ -166,6 +166,11 @@ Json iterations_json(const Evaluation& evaluation) {
           {"overflow_probability", evaluation.overflow_probability}};
 }
 
+template <class Enum>
+const std::string& name_of(std::span<const std::string> names, Enum value) {
+  return names[static_cast<std::size_t>(value)];
+}
+
 Json layout_json(const scenario::Scenario& scenario) {
   const topology::Layout& layout = scenario.layout;
   const scenario::Training& training = scenario.training;
@@ -183,7 +188,9 @@ Json layout_json(const scenario::Scenario& scenario) {
           {"microbatches", scenario.microbatches()},
           {"seq_length", training.seq_length},
           {"schedule", training.schedule},
-          {"dispatcher", scenario.dispatcher}};
+          {"precision", name_of(scenario::precision_names(), training.precision)},
+          {"sharding", name_of(scenario::sharding_names(), scenario.optimizer.sharding)},
+          {"dispatcher", name_of(scenario::dispatcher_names(), scenario.dispatch.kind)}};
 }
 
 Json provenance_json(const Evaluation& evaluation) {

@@ -151,7 +151,7 @@ Lines warnings_of(const Raw& raw, const Scenario& scenario) {
     lines.push_back(
         fmt::format("tensor_model_parallel_size {} is larger than a node of {} GPUs", scenario.layout.tp, per_node));
   }
-  if (!scenario.optimizer.distributed &&
+  if (!scenario.optimizer.shards_states() &&
       (scenario.optimizer.exp_avg_bytes != 4 || scenario.optimizer.exp_avg_sq_bytes != 4 ||
        scenario.optimizer.master_bytes != 4)) {
     lines.push_back(

@@ -84,10 +84,25 @@ void read_parallel(config::Reader reader, Raw& raw) {
   reader.finish();
 }
 
+// Megatron's names of what a graph captures.
+void read_graph_scope(config::Reader& reader, Training& training) {
+  const std::array<std::string, 8> scopes = {"full_iteration", "attn",           "mlp",           "moe", "moe_router",
+                                             "mamba",          "moe_preprocess", "shared_experts"};
+  for (const std::string& scope : reader.texts("cuda_graph_scope")) {
+    if (std::find(scopes.begin(), scopes.end(), scope) == scopes.end()) {
+      reader.fault("cuda_graph_scope", "expected some of " + base::join_names(scopes) + ", got '" + scope + "'",
+                   base::nearest_hint(scope, scopes));
+    }
+    training.cuda_graph_scope.insert(scope);
+  }
+  if (reader.has("cuda_graph_scope") && training.cuda_graphs == CudaGraphs::none) {
+    reader.fault("cuda_graph_scope", "no graphs are captured", "add cuda_graph_impl: transformer_engine");
+  }
+}
+
 void read_training(config::Reader reader, Raw& raw) {
   declare_keys(reader, "training", raw.places);
-  const std::array<std::string, 1> precisions = {"bf16"};
-  const std::array<std::string, 5> later_precisions = {"fp32", "fp16", "fp8", "mxfp8", "fp4"};
+  const std::array<std::string, 1> later_precisions = {"fp32"};
   const std::array<std::string, 3> later_schedules = {"zero_bubble", "dualpipe", "dualpipev"};
   raw.schedule_stated = reader.has("schedule");
   std::vector<std::string> schedules;
@@ -99,7 +114,14 @@ void read_training(config::Reader reader, Raw& raw) {
   raw.training.micro_batch_size = reader.integer("micro_batch_size", {1, kMaxMicroBatch});
   raw.training.global_batch_size = reader.integer("global_batch_size", {1, kMaxGlobalBatch});
   raw.training.seq_length = reader.integer("seq_length", {1, kMaxSequence});
-  supported_choice(reader, "precision", precisions, later_precisions, 0);
+  raw.training.precision =
+      static_cast<Precision>(supported_choice(reader, "precision", precision_names(), later_precisions, 0));
+  raw.training.framework = static_cast<Framework>(reader.choice_or("framework", framework_names(), 0));
+  raw.training.fused_cross_entropy = reader.flag_or("cross_entropy_loss_fusion", true);
+  raw.training.cuda_graphs = static_cast<CudaGraphs>(reader.choice_or("cuda_graph_impl", cuda_graph_names(), 0));
+  read_graph_scope(reader, raw.training);
+  raw.training.tp_comm_overlap = reader.flag_or("tp_comm_overlap", false);
+  raw.training.overlap_grad_reduce = reader.flag_or("overlap_grad_reduce", false);
   raw.training.schedule = schedules[supported_choice(reader, "schedule", schedules, later_schedules, usual)];
   raw.training.total_tokens = reader.real_or("total_tokens", 0.0, {0.0, 1e18, true});
   reader.finish();
@@ -110,7 +132,6 @@ Raw read_raw(const config::Node& root, base::Faults& faults) {
   Raw raw(root.where());
   declare_keys(reader, "", raw.places);
   raw.model = reader.text("model");
-  raw.dispatcher = "alltoall";
   read_cluster(reader.map("cluster"), raw);
   read_if_there(reader, "parallel", &read_parallel, raw);
   read_training(reader.map("training"), raw);

@@ -33,7 +33,8 @@ struct Raw {
   Memory memory;
   std::optional<RecomputeGranularity> granularity;  // nothing: not stated
   std::map<RecomputeModule, base::Where> modules;
-  std::string dispatcher;
+  Dispatch dispatch;
+  std::optional<std::int64_t> block_layers;  // of full recompute by method block
   Policies policies;
   RawRouting routing;
   Places places;

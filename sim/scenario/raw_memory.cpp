@@ -1,5 +1,6 @@
 #include <array>
 #include <cstddef>
+#include <map>
 
 #include "base/nearest.h"
 #include "scenario/raw_sections.h"
@@ -28,33 +29,46 @@ const std::array<std::string, 7>& module_names() {
   return names;
 }
 
-void read_modules(config::Reader& reader, Raw& raw) {
-  for (const config::Node& item : reader.list("recompute_modules")) {
+// A list of names, each once; returns (index into names, its place).
+std::map<std::size_t, base::Where> read_names(config::Reader& reader, std::string_view key,
+                                              std::span<const std::string> names) {
+  std::map<std::size_t, base::Where> found;
+  for (const config::Node& item : reader.list(key)) {
     const bool is_text = item.kind() == config::Node::Kind::scalar;
     std::size_t index = 0;
-    while (index < module_names().size() && !(is_text && module_names()[index] == item.scalar())) ++index;
-    if (index == module_names().size()) {
-      reader.faults().add(item.where(),
-                          "expected one of " + base::join_names(module_names()) + ", got " + item.describe(),
-                          is_text ? base::nearest_hint(item.scalar(), module_names()) : "");
+    while (index < names.size() && !(is_text && names[index] == item.scalar())) ++index;
+    if (index == names.size()) {
+      reader.faults().add(item.where(), "expected one of " + base::join_names(names) + ", got " + item.describe(),
+                          is_text ? base::nearest_hint(item.scalar(), names) : "");
       continue;
     }
-    const auto [entry, is_new] = raw.modules.emplace(static_cast<RecomputeModule>(index), item.where());
-    if (!is_new) {
-      reader.faults().add(item.where(), "'" + module_names()[index] + "' is listed twice", {}, {entry->second});
-    }
+    const auto [entry, is_new] = found.emplace(index, item.where());
+    if (!is_new) reader.faults().add(item.where(), "'" + names[index] + "' is listed twice", {}, {entry->second});
   }
+  return found;
+}
+
+void read_modules(config::Reader& reader, Raw& raw) {
+  for (const auto& [index, where] : read_names(reader, "recompute_modules", module_names()))
+    raw.modules.emplace(static_cast<RecomputeModule>(index), where);
 }
 
 void read_recompute(config::Reader& reader, Raw& raw) {
   const std::array<std::string, 3> granularities = {"none", "selective", "full"};
-  const std::array<std::string, 1> methods = {"uniform"};
-  const std::array<std::string, 1> later_methods = {"block"};
+  const std::array<std::string, 2> methods = {"uniform", "block"};
   const std::size_t granularity = reader.choice_or("recompute_granularity", granularities, 0);
   if (reader.has("recompute_granularity")) raw.granularity = static_cast<RecomputeGranularity>(granularity);
-  supported_choice(reader, "recompute_method", methods, later_methods, 0);
+  const bool block = reader.choice_or("recompute_method", methods, 0) == 1;
   const std::int64_t layers = reader.integer_or("recompute_num_layers", 1, {1, 1 << 20});
-  if (layers != 1) refuse(reader, "recompute_num_layers", std::to_string(layers), "1 (each layer by itself)");
+  if (block) {
+    if (raw.granularity != RecomputeGranularity::full) {
+      reader.fault("recompute_method", "whole layers are recomputed only under 'recompute_granularity: full'");
+    }
+    raw.block_layers = layers;
+  } else if (layers != 1) {
+    refuse(reader, "recompute_num_layers", std::to_string(layers) + " with uniform",
+           "1 (each layer by itself), or recompute_method: block");
+  }
   read_modules(reader, raw);
   const bool selective = raw.granularity == RecomputeGranularity::selective;
   if (reader.has("recompute_modules") && !selective && raw.granularity != RecomputeGranularity::full) {
@@ -75,13 +89,23 @@ void read_optimizer(config::Reader reader, Raw& raw) {
   declare_keys(reader, "optimizer", raw.places);
   const std::array<std::string, 1> kinds = {"adam"};
   const std::array<std::string, 3> later_kinds = {"sgd", "muon", "adafactor"};
-  const std::array<std::string, 2> shardings = {"zero1", "ddp"};
-  const std::array<std::string, 5> later_shardings = {"zero2", "zero3", "fsdp", "fsdp2", "hsdp"};
   const std::array<Dtype, 2> gradients = {{{"fp32", 4}, {"bf16", 2}}};
   const std::array<Dtype, 4> moments = {{{"fp32", 4}, {"bf16", 2}, {"fp16", 2}, {"fp8", 1}}};
   const std::array<Dtype, 2> masters = {{{"fp32", 4}, {"fp16", 2}}};
   supported_choice(reader, "kind", kinds, later_kinds, 0);
-  raw.optimizer.distributed = supported_choice(reader, "sharding", shardings, later_shardings, 0) == 0;
+  Optimizer& optimizer = raw.optimizer;
+  optimizer.sharding =
+      static_cast<Sharding>(reader.choice_or("sharding", sharding_names(), static_cast<std::size_t>(Sharding::zero1)));
+  optimizer.shard_group = reader.integer_or("shard_group", 0, {1, 1 << 17});
+  if (optimizer.shard_group > 0 && !optimizer.shards_states()) {
+    reader.fault("shard_group", "ddp keeps everything on every rank", "sharding: zero1 divides the optimizer states");
+  }
+  if (reader.has("grad_reduce_dtype")) optimizer.grad_reduce_bytes = read_dtype(reader, "grad_reduce_dtype", gradients);
+  const bool offload = reader.flag_or("cpu_offload", false);
+  optimizer.offload_fraction = reader.real_or("offload_fraction", offload ? 1.0 : 0.0, {0.0, 1.0});
+  if (!offload && reader.has("offload_fraction")) {
+    reader.fault("offload_fraction", "nothing is offloaded", "add cpu_offload: true");
+  }
   raw.optimizer.main_grad_bytes = read_dtype(reader, "main_grads_dtype", gradients);
   raw.optimizer.exp_avg_bytes = read_dtype(reader, "exp_avg_dtype", moments);
   raw.optimizer.exp_avg_sq_bytes = read_dtype(reader, "exp_avg_sq_dtype", moments);
@@ -93,6 +117,8 @@ void read_memory(config::Reader reader, Raw& raw) {
   declare_keys(reader, "memory", raw.places);
   const std::array<std::string, 2> accountings = {"replay", "closed_form"};
   read_recompute(reader, raw);
+  for (const auto& [index, where] : read_names(reader, "offload_modules", offload_module_names()))
+    raw.memory.offload_modules.insert(static_cast<OffloadModule>(index));
   raw.memory.expandable_segments = reader.flag_or("expandable_segments", raw.memory.expandable_segments);
   raw.memory.usable_fraction = reader.real_or("usable_fraction", raw.memory.usable_fraction, {0.0, 1.0, true});
   const std::optional<double> given =

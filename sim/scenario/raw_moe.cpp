@@ -139,13 +139,31 @@ void read_map(config::Reader reader, Raw& raw) {
   reader.finish();
 }
 
+void read_dispatch(config::Reader& reader, Dispatch& dispatch) {
+  dispatch.kind = static_cast<Dispatcher>(reader.choice_or("dispatcher", dispatcher_names(), 0));
+  dispatch.sms = reader.integer_or("dispatcher_sms", 0, {1, 1024});
+  if (dispatch.sms > 0 && !dispatch.deduplicates()) {
+    reader.fault("dispatcher_sms", "only the kernels of deepep and hybridep are given multiprocessors");
+  }
+  dispatch.overlap = reader.flag_or("overlap_moe_expert_parallel_comm", false);
+  dispatch.delay_wgrad = reader.flag_or("delay_wgrad_compute", false);
+  if (dispatch.delay_wgrad && !dispatch.overlap) {
+    reader.fault("delay_wgrad_compute", "weight gradients are delayed only to hide communication",
+                 "add overlap_moe_expert_parallel_comm: true");
+  }
+  dispatch.permute_fusion = reader.flag_or("permute_fusion", true);
+  dispatch.rank_capacity_factor = reader.real_or("expert_rank_capacity_factor", 0.0, {0.0, 1e6, true});
+  dispatch.paged_stash = reader.flag_or("paged_stash", false);
+  if (dispatch.paged_stash && dispatch.rank_capacity_factor == 0) {
+    reader.fault("paged_stash", "pages hold rows of buffers of a fixed size", "add expert_rank_capacity_factor: 1.5");
+  }
+}
+
 }  // namespace
 
 void read_moe(config::Reader reader, Raw& raw) {
   declare_keys(reader, "moe", raw.places);
-  const std::array<std::string, 1> dispatchers = {"alltoall"};
-  const std::array<std::string, 4> later = {"allgather", "flex", "deepep", "hybridep"};
-  raw.dispatcher = dispatchers[supported_choice(reader, "dispatcher", dispatchers, later, 0)];
+  read_dispatch(reader, raw.dispatch);
   if (const auto policies = reader.map_if("policies")) read_policies(*policies, raw);
   reader.finish();
 }

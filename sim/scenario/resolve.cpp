@@ -71,6 +71,7 @@ Recompute resolved_recompute(const Raw& raw) {
   const bool by_layer =
       raw.policies.memfine && raw.policies.memfine->recompute == policy::MemfineSettings::Recompute::layer;
   recompute.granularity = raw.granularity.value_or(by_layer ? RecomputeGranularity::full : RecomputeGranularity::none);
+  recompute.block_layers = raw.block_layers;
   if (recompute.granularity == RecomputeGranularity::selective) {
     for (const auto& [module, where] : raw.modules) recompute.modules.insert(module);
   }
@@ -89,7 +90,7 @@ Scenario assemble(const Raw& raw, const std::string& name, model::Architecture a
   scenario.optimizer = raw.optimizer;
   scenario.recompute = resolved_recompute(raw);
   scenario.memory = raw.memory;
-  scenario.dispatcher = raw.dispatcher;
+  scenario.dispatch = raw.dispatch;
   scenario.policies = raw.policies;
   scenario.assumptions = assumptions_of(raw, scenario);
   scenario.warnings = warnings_of(raw, scenario);
@@ -128,6 +129,8 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
 
   const Sides sides{raw, arch, *model_file};
   check_layout(sides, faults);
+  if (topology::layout_faults(raw.layout).empty()) check_settings(sides, faults);
+  check_hardware(raw, hardware, faults);
   check_moe(sides, faults);
   check_recompute(sides, faults);
   std::shared_ptr<const routing::Trace> trace;

@@ -186,6 +186,31 @@ void check_recompute(const Sides& sides, base::Faults& faults) {
   }
 }
 
+void check_settings(const Sides& sides, base::Faults& faults) {
+  const Raw& raw = sides.raw;
+  const std::int64_t replicas = raw.layout.dp() * raw.layout.cp, group = raw.optimizer.shard_group;
+  if (group > 0 && replicas % group != 0) {
+    faults.add(raw.places.where("optimizer.shard_group"),
+               fmt::format("expected a divisor of the data-parallel group of {} ranks (data x context), got {}",
+                           replicas, group),
+               {}, {raw.places.where(kGpus)});
+  }
+  const bool rows_travel = raw.dispatch.kind == Dispatcher::alltoall;
+  if (raw.policies.lrmoe && !rows_travel) {
+    faults.add(raw.places.where("moe.dispatcher"),
+               fmt::format("lrmoe with the dispatcher {} is not supported in this version; expected alltoall",
+                           dispatcher_names()[static_cast<std::size_t>(raw.dispatch.kind)]),
+               {}, {raw.places.where("moe.policies.lrmoe")});
+  }
+  if (raw.policies.memfine && raw.dispatch.kind == Dispatcher::allgather) {
+    faults.add(
+        raw.places.where("moe.dispatcher"),
+        "memfine cuts what is exchanged into chunks, and allgather gathers all tokens at once; expected alltoall, "
+        "deepep or hybridep",
+        {}, {raw.places.where("moe.policies.memfine")});
+  }
+}
+
 StageMap resolve_stages(const Sides& sides, base::Faults& faults) {
   const Raw& raw = sides.raw;
   StageRules rules = raw.stage_rules;

@@ -26,6 +26,11 @@ void check_moe(const Sides& sides, base::Faults& faults);
 // Recompute modules against the model; MemFine's recompute against the granularity.
 void check_recompute(const Sides& sides, base::Faults& faults);
 
+// Sharding against the data-parallel group; dispatcher against policies.
+void check_settings(const Sides& sides, base::Faults& faults);
+// Precisions and host copies that the profile states no rate for.
+void check_hardware(const Raw& raw, const topology::HardwareProfile& profile, base::Faults& faults);
+
 // Which layers each stage holds; a fault and an empty map when the rules cannot be met.
 StageMap resolve_stages(const Sides& sides, base::Faults& faults);
 // The schedule: interleaved where it is not stated and there are virtual stages. Needs a layout whose groups fit.

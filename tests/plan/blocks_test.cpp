@@ -226,7 +226,7 @@ TEST_CASE("a sliding window shortens attention by its share of the causal pairs"
   small.seq = 65536;
   const auto scenario = small.make();
   const auto attention_s = [&](std::int64_t window) {
-    for (const auto& op : plan::make_dense_layer_block(*scenario, plan::make_shape(*scenario), window).forward)
+    for (const auto& op : plan::make_dense_layer_block(*scenario, plan::make_shape(*scenario), {window, false}).forward)
       if (op.name == "core attention") return op.seconds;
     return 0.0;
   };

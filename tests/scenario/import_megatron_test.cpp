@@ -71,7 +71,7 @@ TEST_CASE("a launch script becomes a scenario that reads back, with the shipped 
   CHECK(scenario.layout.ep == 8);
   CHECK(scenario.training.global_batch_size == 256);
   CHECK(scenario.training.total_tokens == 500.0 * 256 * 4096);
-  CHECK(scenario.optimizer.distributed);
+  CHECK(scenario.optimizer.shards_states());
   CHECK(scenario.recompute.modules == std::set<RecomputeModule>{RecomputeModule::layernorm, RecomputeModule::moe_act});
   CHECK(warnings_of(result) ==
         std::vector<std::string>{

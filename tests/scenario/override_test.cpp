@@ -89,7 +89,7 @@ TEST_CASE("values apply in order, and the last one stands") {
 }
 
 TEST_CASE("a section that the file lacks is made") {
-  CHECK_FALSE(resolve(kSmall, {{"sharding", "ddp"}}).optimizer.distributed);
+  CHECK_FALSE(resolve(kSmall, {{"sharding", "ddp"}}).optimizer.shards_states());
 }
 
 TEST_CASE("values of options are YAML, and their faults name the option") {

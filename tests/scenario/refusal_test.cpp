@@ -50,17 +50,26 @@ TEST_CASE("values of other versions are refused by name, and unknown ones with t
     const char* message;
   };
   const Case cases[] = {
-      {"precision", "fp8", "fp8 is not supported in this version; expected bf16"},
+      {"precision", "fp32", "fp32 is not supported in this version; expected one of bf16, fp16"},
+      {"precision", "fp8_tensorwize", "did you mean 'fp8_tensorwise'?"},
+      {"precision", "mxfp8", "the profile h100-sxm states no rate of mxfp8"},
       {"precision", "bf61", "did you mean 'bf16'?"},
       {"schedule", "zero_bubble",
        "zero_bubble is not supported in this version; expected one of 1f1b, interleaved, gpipe"},
       {"schedule", "1f1p", "did you mean '1f1b'?"},
-      {"dispatcher", "allgather", "allgather is not supported in this version; expected alltoall"},
-      {"dispatcher", "flex", "flex is not supported in this version; expected alltoall"},
-      {"sharding", "zero3", "zero3 is not supported in this version; expected one of zero1, ddp"},
+      {"dispatcher", "flex", "expected one of alltoall, allgather, deepep, hybridep, got 'flex'"},
+      {"dispatcher", "allgather", "memfine cuts what is exchanged into chunks"},
+      {"dispatcher_sms", "16", "only the kernels of deepep and hybridep"},
+      {"paged_stash", "true", "add expert_rank_capacity_factor: 1.5"},
+      {"delay_wgrad_compute", "true", "add overlap_moe_expert_parallel_comm: true"},
+      {"sharding", "zero4", "did you mean 'zero1'?"},
+      {"shard_group", "3", "expected a divisor of the data-parallel group of 8 ranks (data x context), got 3"},
+      {"offload_fraction", "0.5", "add cpu_offload: true"},
+      {"offload_modules", "[core_atn]", "did you mean 'core_attn'?"},
+      {"cuda_graph_scope", "[attn]", "add cuda_graph_impl: transformer_engine"},
       {"optimizer.kind", "muon", "muon is not supported in this version; expected adam"},
-      {"recompute_method", "block", "block is not supported in this version; expected uniform"},
-      {"recompute_num_layers", "2", "2 is not supported in this version; expected 1"},
+      {"recompute_method", "block", "only under 'recompute_granularity: full'"},
+      {"recompute_num_layers", "2", "2 with uniform is not supported in this version; expected 1"},
       {"lrmoe.mode", "C", "expected one of B, A, got 'C'"},
       {"lrmoe.replicas", "all", "expected one of none, greedy, got 'all'"},
       {"lrmoe.max_instances", "0", "expected an integer from 1 to 64, got '0'"},
@@ -77,6 +86,8 @@ TEST_CASE("values of other versions are refused by name, and unknown ones with t
     CHECK(holds(refusal(kSmall, {{c.key, c.value}}), c.message));
   }
   CHECK(faults_of(kSmall, {{"schedule", "gpipe"}}).empty());
+  CHECK(faults_of(kSmall, {{"shard_group", "4"}}).empty());
+  CHECK(faults_of(kSmall, {{"recompute_granularity", "full"}, {"recompute_method", "block"}}).empty());
   CHECK(faults_of(kSmall, {{"lrmoe.mode", "B"}}).empty());
 }
 

@@ -16,7 +16,7 @@ TEST_CASE("a small scenario resolves to plain values in base units") {
   CHECK(s.layout.dp() == 8);
   CHECK(s.microbatches() == 2);  // 16 / (1 x 8)
   CHECK(s.stages.most_layers() == 4);
-  CHECK(s.dispatcher == "alltoall");
+  CHECK(s.dispatch.kind == scenario::Dispatcher::alltoall);
   REQUIRE(s.policies.memfine);
   CHECK(s.policies.memfine->rule == policy::MemfineSettings::Rule::fixed);
   CHECK(s.policies.memfine->chunks == 4);
@@ -74,10 +74,10 @@ TEST_CASE("types of the optimizer become bytes an element") {
   CHECK(s.optimizer.exp_avg_bytes == 1);
   CHECK(s.optimizer.exp_avg_sq_bytes == 2);
   CHECK(s.optimizer.master_bytes == 2);
-  CHECK(s.optimizer.distributed);
+  CHECK(s.optimizer.shards_states());
   CHECK(s.warnings.empty());
   const Scenario replicated = resolve(kSmall, {{"sharding", "ddp"}, {"exp_avg_dtype", "bf16"}});
-  CHECK_FALSE(replicated.optimizer.distributed);
+  CHECK_FALSE(replicated.optimizer.shards_states());
   CHECK(holds(replicated.warnings, "only with its distributed optimizer"));
 }
 

@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+
+#include "plan/op.h"
+#include "scenario/scenario.h"
+
+// What a finished block gains when its data do not stay on the rank: parameters and gradients that a data-parallel
+// group divides (zero2, zero3, fsdp2, megatron_fsdp), and saved activations that wait on the host. The transfers run on
+// streams of their own, beside the layers before and after.
+namespace moeplan::plan {
+
+struct BlockParameters {
+  std::int64_t dense = 0, experts = 0;  // of this rank, whole
+  std::int64_t all() const { return dense + experts; }
+};
+
+// Parameters whole while the block runs, those of the block ahead being gathered meanwhile; in backward the gradients,
+// whole until they are scattered while the block behind runs. Sizes of the neighbours are taken as the block's own.
+void divide_parameters(Block& block, const scenario::Scenario& scenario, const BlockParameters& parameters);
+
+// Saved tensors of memory.offload_modules leave the device at the end of forward and are back at the start of backward,
+// copied while the neighbouring blocks run.
+void offload_activations(Block& block, const scenario::Scenario& scenario);
+
+}  // namespace moeplan::plan
