@@ -89,14 +89,19 @@ void append(Tensors& list, const Tensors& more) { list.insert(list.end(), more.b
 // Pieces of one buffer that this rank owns.
 struct Group {
   std::int64_t ranks = 1, index = 0;
+  std::int64_t bucket = 0;  // elements of a bucket of gradients; 0: the whole buffer is one
 };
 
 Group optimizer_group(const plan::Plan& plan, std::int64_t rank, bool expert) {
-  if (!plan.scenario->optimizer.distributed) return {};
   const auto& layout = plan.scenario->layout;
   const auto place = layout.place(rank);
-  if (expert) return {layout.edp(), place.edp};
-  return {layout.dp() * layout.cp, place.dp * layout.cp + place.cp};
+  const plan::Shards shards = plan::shards_of(*plan.scenario);
+  // Megatron's default: buckets only where reductions overlap backward.
+  const std::int64_t bucket = plan.scenario->training.overlap_grad_reduce
+                                  ? std::max<std::int64_t>(40'000'000, 1'000'000 * layout.dp() * layout.cp)
+                                  : 0;
+  if (expert) return {shards.experts, place.edp % shards.experts, bucket};
+  return {shards.dense, (place.dp * layout.cp + place.cp) % shards.dense, bucket};
 }
 
 std::vector<std::int64_t> elements_of(const Tensors& tensors, bool expert) {
@@ -120,6 +125,19 @@ class Events {
     if (event < 0) return;
     held_[static_cast<std::size_t>(kind)] -= list_[static_cast<std::size_t>(event)].bytes;
     list_.push_back({"", 0, event});
+  }
+  // No more than the plan holds of the kind.
+  void allocate_within(const plan::BytesByKind& wanted, std::string name, std::int64_t bytes, plan::TensorKind kind) {
+    allocate(std::move(name), std::min(bytes, at(wanted, kind) - at(held_, kind)), kind);
+  }
+  // What the plan holds of a kind, divided over tensors as their elements are.
+  void spread(const plan::BytesByKind& wanted, const Tensors& tensors, plan::TensorKind kind) {
+    const std::int64_t elements = sum(tensors, false) + sum(tensors, true);
+    for (const ParameterTensor& tensor : tensors)
+      allocate(tensor.name + " shard",
+               static_cast<std::int64_t>(static_cast<double>(at(wanted, kind)) * static_cast<double>(tensor.elements) /
+                                         static_cast<double>(elements)),
+               kind);
   }
   // What the plan holds of any kind beyond the tensors above, one tensor a kind.
   std::vector<StaticEvent> fill_up(const plan::BytesByKind& wanted) {
@@ -165,17 +183,23 @@ std::vector<ParameterTensor> parameter_tensors(const scenario::Scenario& scenari
   return list;
 }
 
-std::vector<std::int64_t> owned_pieces(const std::vector<std::int64_t>& tensors, std::int64_t ranks,
-                                       std::int64_t index) {
-  const std::int64_t total = std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
-  const std::int64_t part = base::ceil_div(total, ranks), begin = part * index, end = std::min(total, begin + part);
-  std::vector<std::int64_t> pieces;
-  std::int64_t place = total;  // the first tensor lies last
-  for (const std::int64_t elements : tensors) {
-    const std::int64_t first = std::max(begin, place - elements), last = std::min(end, place);
-    if (first < last) pieces.push_back(last - first);
-    place -= elements;
+std::vector<std::int64_t> owned_pieces(const std::vector<std::int64_t>& tensors, std::int64_t ranks, std::int64_t index,
+                                       std::int64_t bucket_elements) {
+  std::vector<std::int64_t> pieces(tensors.size(), 0);
+  std::size_t end = tensors.size();  // of the tensors that are in no bucket yet
+  while (end > 0) {
+    std::size_t begin = end;
+    std::int64_t total = 0;
+    while (begin > 0 && (bucket_elements == 0 || total < bucket_elements)) total += tensors[--begin];
+    const std::int64_t part = base::ceil_div(total, ranks), first = part * index, last = std::min(total, first + part);
+    std::int64_t place = total;  // the first tensor of a bucket lies last
+    for (std::size_t i = begin; i < end; ++i) {
+      pieces[i] = std::max<std::int64_t>(std::min(last, place) - std::max(first, place - tensors[i]), 0);
+      place -= tensors[i];
+    }
+    end = begin;
   }
+  std::erase(pieces, 0);
   return pieces;
 }
 
@@ -190,6 +214,13 @@ std::vector<StaticEvent> load_events(const plan::Plan& plan, std::int64_t rank) 
   Events events;
   if (scenario.memory.given_static_bytes) return events.fill_up(load);
 
+  if (optimizer.shards_gradients()) {
+    // FSDP and the like: shards of single parameters, no buffers of the whole model.
+    Tensors all;
+    for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) append(all, parameter_tensors(scenario, stage, v));
+    for (const plan::TensorKind kind : {parameters, gradients, states}) events.spread(load, all, kind);
+    return events.fill_up(load);
+  }
   std::vector<Tensors> chunks;
   std::vector<std::vector<std::int64_t>> made;
   for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
@@ -203,20 +234,21 @@ std::vector<StaticEvent> load_events(const plan::Plan& plan, std::int64_t rank) 
     for (const bool expert : {false, true}) {
       const std::int64_t elements = sum(chunks[v], expert);
       const std::string group = expert ? "expert " : "";
-      if (optimizer.distributed) events.allocate(group + "parameter buffer", kD * elements, parameters);
+      if (optimizer.shards_states()) events.allocate(group + "parameter buffer", kD * elements, parameters);
       events.allocate(group + "gradient buffer", optimizer.main_grad_bytes * elements, gradients);
-      if (!optimizer.distributed) continue;
+      if (!optimizer.shards_states()) continue;
       for (std::size_t i = chunks[v].size(); i-- > 0;)
         if (chunks[v][i].expert == expert) events.release(made[v][i], parameters);
     }
   for (const bool expert : {false, true})
     for (const Tensors& chunk : chunks) {
       const Group group = optimizer_group(plan, rank, expert);
-      for (const std::int64_t elements : owned_pieces(elements_of(chunk, expert), group.ranks, group.index)) {
+      for (const std::int64_t elements :
+           owned_pieces(elements_of(chunk, expert), group.ranks, group.index, group.bucket)) {
         // clone().float(): the copy in the parameter's own type is there until the wide one is.
-        const std::int64_t clone = events.allocate("parameter shard", kD * elements, states);
-        events.allocate("master shard", optimizer.master_bytes * elements, states);
-        events.release(clone, states);
+        const std::int64_t clone = events.allocate("parameter shard", kD * elements, parameters);
+        events.allocate_within(load, "master shard", optimizer.master_bytes * elements, states);
+        events.release(clone, parameters);
       }
     }
   return events.fill_up(load);
@@ -232,9 +264,11 @@ std::vector<StaticEvent> moment_events(const plan::Plan& plan, std::int64_t rank
       for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
         const Group group = optimizer_group(plan, rank, expert);
         const auto elements = elements_of(parameter_tensors(scenario, stage, v), expert);
-        for (const std::int64_t piece : owned_pieces(elements, group.ranks, group.index)) {
-          events.allocate("exp_avg", scenario.optimizer.exp_avg_bytes * piece, plan::TensorKind::optimizer);
-          events.allocate("exp_avg_sq", scenario.optimizer.exp_avg_sq_bytes * piece, plan::TensorKind::optimizer);
+        for (const std::int64_t piece : owned_pieces(elements, group.ranks, group.index, group.bucket)) {
+          events.allocate_within(moments, "exp_avg", scenario.optimizer.exp_avg_bytes * piece,
+                                 plan::TensorKind::optimizer);
+          events.allocate_within(moments, "exp_avg_sq", scenario.optimizer.exp_avg_sq_bytes * piece,
+                                 plan::TensorKind::optimizer);
         }
       }
   return events.fill_up(moments);

@@ -7,7 +7,8 @@
 
 // What a rank holds all the time as the tensors that Megatron makes, in its order: parameters one by one, then one
 // contiguous buffer of parameters and one of gradients for each of dense and expert parameters (into which the
-// parameters move), then the optimizer's shards of single parameters. docs/models.md, Reserved memory.
+// parameters move), then the optimizer's shards of single parameters. Where gradients are sharded too (zero2, zero3,
+// FSDP): shards of single parameters throughout. docs/models.md, Reserved memory.
 namespace moeplan::memory {
 
 // Elements of one parameter tensor on a rank.
@@ -23,9 +24,10 @@ std::vector<ParameterTensor> parameter_tensors(const scenario::Scenario& scenari
                                                std::int64_t virtual_stage);
 
 // Elements of the pieces that one of `ranks` owns of a contiguous buffer that holds `tensors` from the last to the
-// first and is divided into equal parts; in the order of `tensors`.
-std::vector<std::int64_t> owned_pieces(const std::vector<std::int64_t>& tensors, std::int64_t ranks,
-                                       std::int64_t index);
+// first, in buckets of at least `bucket_elements` (0: one bucket) that are divided into equal parts; in the order of
+// `tensors`, without those it owns nothing of.
+std::vector<std::int64_t> owned_pieces(const std::vector<std::int64_t>& tensors, std::int64_t ranks, std::int64_t index,
+                                       std::int64_t bucket_elements = 0);
 
 // One allocation or release of the load phase, or of the first optimizer step.
 struct StaticEvent {
