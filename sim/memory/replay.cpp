@@ -70,8 +70,10 @@ RankMemory replay(const plan::Plan& plan, std::int64_t rank) {
   walk.run([&](std::size_t v, std::size_t o, const Walk::Live& live) {
     Best& best = is_step(plan, program.visits[v]) ? step : iteration;
     if (live.bytes > best.bytes) best = Best{live.bytes, v, o, live.by_kind};
+    memory.host_bytes = std::max(memory.host_bytes, live.host_bytes);
     memory.routed_peak_bytes = std::max(memory.routed_peak_bytes, live.routed_bytes);
   });
+  memory.host_bytes += statics.host_bytes;
   auto at = [&](Phase phase) -> std::int64_t& { return memory.phase_peak_bytes[static_cast<std::size_t>(phase)]; };
   const std::int64_t load = sum(statics.load);
   at(Phase::load) = load;

@@ -15,6 +15,7 @@ class Walk {
     std::int64_t bytes = 0;  // transient: static memory not counted
     plan::BytesByKind by_kind{};
     std::int64_t routed_bytes = 0;  // tensors that are sized by routed rows
+    std::int64_t host_bytes = 0;    // in host memory: activations that were moved there
   };
 
   Walk(const plan::Plan& plan, std::int64_t rank) : plan_(plan), rank_(rank), program_(plan.program_of(rank)) {
@@ -31,6 +32,7 @@ class Walk {
       const auto& ops = visit.direction == schedule::Direction::forward ? block.forward : block.backward;
       for (std::size_t o = 0; o < ops.size(); ++o) {
         for (plan::TensorId id : ops[o].allocates) allocate(block, visit, frame, id);
+        move(ops[o], visit);
         observe(v, o, live_);
         for (plan::TensorId id : ops[o].frees) release(block, frame, id);
       }
@@ -54,6 +56,13 @@ class Walk {
 
  private:
   static constexpr std::int64_t kDead = -1;
+
+  // Copies of saved activations to host memory and back.
+  void move(const plan::Op& op, const plan::Visit& visit) {
+    if (op.work != plan::Work::host_copy || !op.asynchronous) return;
+    const std::int64_t bytes = plan_.bytes(op.size, visit, rank_);
+    live_.host_bytes += op.stream == plan::Stream::to_host ? bytes : -bytes;
+  }
 
   // Sized by routed rows, not by instances of experts.
   static bool routed(const plan::Tensor& tensor) {

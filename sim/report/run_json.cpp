@@ -62,6 +62,7 @@ Json peak_memory(const Evaluation& evaluation) {
                {"allocated_bytes", peak.allocated_bytes},
                {"reserved_bytes", worst.reserved_bytes},
                {"device_bytes", worst.device_bytes()},
+               {"host_bytes", worst.host_bytes},
                {"usable_bytes", evaluation.fit.usable_bytes},
                {"capacity_bytes", evaluation.fit.capacity_bytes},
                {"headroom_fraction", (usable - static_cast<double>(worst.device_bytes())) / usable}};

@@ -69,6 +69,7 @@ std::string ranks_table(const Evaluation& evaluation) {
                {"static"},
                {"peak allocated"},
                {"routed"},
+               {"reserved"},
                {"device"},
                {"of usable"},
                {"phase of the peak", Align::left}});
@@ -76,14 +77,16 @@ std::string ranks_table(const Evaluation& evaluation) {
     const memory::RankMemory& rank = evaluation.ranks[index];
     const double share = static_cast<double>(rank.device_bytes()) / static_cast<double>(evaluation.fit.usable_bytes);
     table.add({fmt::format("{}", rank.rank), fmt::format("{}", rank.stage), gib(rank.static_bytes),
-               gib(rank.peak.allocated_bytes), gib(rank.routed_peak_bytes), gib(rank.device_bytes()), percent(share),
+               gib(rank.peak.allocated_bytes), gib(rank.routed_peak_bytes),
+               rank.has_reserved() ? gib(rank.reserved_bytes) : "-", gib(rank.device_bytes()), percent(share),
                std::string(memory::phase_name(rank.peak.phase))});
   }
-  const std::string heading =
-      evaluation.ranks.size() <= kAllRanks
-          ? "Ranks"
-          : fmt::format("Ranks: the {} of {} with the most device memory, and the one with the least", kHighest,
-                        evaluation.ranks.size());
+  const std::string heading = evaluation.ranks.size() <= kAllRanks
+                                  ? "Ranks (-: not replayed through the allocator; device is then allocated + outside)"
+                                  : fmt::format(
+                                        "Ranks (-: allocator not replayed; device is then allocated + outside): the {} "
+                                        "of {} with the most device memory, and the one with the least",
+                                        kHighest, evaluation.ranks.size());
   return heading + "\n" + table.text();
 }
 

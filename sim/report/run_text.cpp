@@ -51,6 +51,9 @@ std::string verdict_block(const Evaluation& evaluation) {
                   fmt::format("{} allocated + {} fragmentation + {} outside the allocator; {} of capacity",
                               gib(worst.peak.allocated_bytes), gib(worst.fragmentation_bytes()),
                               gib(worst.outside_bytes), gib(evaluation.fit.capacity_bytes)));
+  if (worst.host_bytes > 0) {
+    text += wrapped("      host     ", fmt::format("{} of rank {} in host memory", gib(worst.host_bytes), worst.rank));
+  }
   text +=
       wrapped("      peak     ", fmt::format("rank {}, stage {}: {}", worst.rank, worst.stage, peak_place(worst.peak)));
   text += wrapped("      largest  ", top_kinds(worst.peak.by_kind));

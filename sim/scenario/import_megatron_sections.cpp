@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "scenario/settings.h"
+
 namespace moeplan::scenario {
 namespace {
 
@@ -79,6 +81,52 @@ std::string parallel(MegatronOptions& options, const Architecture& arch) {
   return section.text();
 }
 
+// A value of a format option ("e4m3", "hybrid"), which a dump shows as None where there is none.
+bool has_format(MegatronOptions& options, const std::string& name) {
+  const std::string text = options.text_or(name, "None");
+  return text != "None" && text != "False";
+}
+
+std::string precision(MegatronOptions& options) {
+  const bool fp8 = has_format(options, "fp8_format") | has_format(options, "fp8");
+  const bool fp4 = has_format(options, "fp4_format") | has_format(options, "fp4");
+  const std::string recipe = options.text_or("fp8_recipe", "delayed");
+  const bool fp16 = options.flag("fp16");
+  if (!fp16 && !options.flag("bf16")) {
+    options.unsupported_at("", "fp32 (no --bf16): not supported in this version, simulated with bf16");
+  }
+  if (fp4) return "nvfp4";
+  if (!fp8) return fp16 ? "fp16" : "bf16";
+  if (recipe == "delayed") options.assume("fp8 with delayed scaling: the bytes and rates of fp8_tensorwise");
+  if (recipe == "mxfp8") return "mxfp8";
+  if (recipe == "blockwise") return "fp8_blockwise";
+  if (recipe != "delayed" && recipe != "tensorwise") options.unsupported("fp8_recipe", "as tensorwise");
+  return "fp8_tensorwise";
+}
+
+std::string bracketed(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return "[" + list + "]";
+}
+
+void cuda_graphs(MegatronOptions& options, Section& section) {
+  std::string kind = options.text_or("cuda_graph_impl", "none");
+  if (options.flag("enable_cuda_graph")) kind = "local";
+  if (options.flag("external_cuda_graph")) kind = "transformer_engine";
+  if (kind != "none" && kind != "local" && kind != "transformer_engine") {
+    options.fault("cuda_graph_impl", "expected none, local or transformer_engine, got '" + one_line(kind) + "'");
+    return;
+  }
+  std::vector<std::string> scope = options.list("cuda_graph_scope");
+  if (kind == "none") return;
+  const auto whole = std::find(scope.begin(), scope.end(), "full_iteration");
+  if (whole != scope.end()) kind = "full_iteration";
+  section.add("cuda_graph_impl", kind);
+  std::erase_if(scope, [](const std::string& s) { return s == "full" || s == "full_iteration"; });
+  if (kind != "full_iteration" && !scope.empty()) section.add("cuda_graph_scope", bracketed(scope));
+}
+
 std::string training(MegatronOptions& options, std::int64_t gpus) {
   Section section("training");
   const std::int64_t micro = options.required("micro_batch_size");
@@ -95,11 +143,12 @@ std::string training(MegatronOptions& options, std::int64_t gpus) {
   section.add("global_batch_size", global);
   const std::int64_t sequence = options.required("seq_length");
   section.add("seq_length", sequence);
-  section.add("precision", "bf16");
-  if (options.flag("fp16")) {
-    options.unsupported("fp16", "with bf16");
-  } else if (!options.flag("bf16")) {
-    options.unsupported_at("", "fp32 (no --bf16): not supported in this version, simulated with bf16");
+  section.add("precision", precision(options));
+  // Megatron computes the loss unfused unless asked.
+  section.add("cross_entropy_loss_fusion", options.flag("cross_entropy_loss_fusion") ? "true" : "false");
+  cuda_graphs(options, section);
+  for (const char* key : {"tp_comm_overlap", "overlap_grad_reduce"}) {
+    if (options.flag(key)) section.add(key, "true");
   }
   const double iterations = static_cast<double>(options.integer_or("train_iters", 0));
   const double samples = static_cast<double>(options.integer_or("train_samples", 0));
@@ -126,11 +175,45 @@ std::string dtype(MegatronOptions& options, const std::string& name) {
   return "fp32";
 }
 
-std::string optimizer(MegatronOptions& options) {
+std::string sharding(MegatronOptions& options) {
+  const bool fsdp = options.flag("use_megatron_fsdp") | options.flag("use_custom_fsdp");
+  const bool torch = options.flag("use_torch_fsdp2"), distributed = options.flag("use_distributed_optimizer");
+  const std::string strategy = options.text_or("data_parallel_sharding_strategy", "no_shard");
+  if (torch) return "fsdp2";
+  if (!fsdp) return distributed ? "zero1" : "ddp";
+  if (strategy == "optim_grads_params") return "megatron_fsdp";
+  if (strategy == "optim_grads") return "zero2";
+  if (strategy == "optim") return "zero1";
+  if (strategy != "no_shard") {
+    options.fault("data_parallel_sharding_strategy",
+                  "expected no_shard, optim, optim_grads or optim_grads_params, got '" + one_line(strategy) + "'");
+  }
+  return "ddp";
+}
+
+std::string optimizer(MegatronOptions& options, std::int64_t gpus) {
   Section section("optimizer");
   if (options.text_or("optimizer", "adam") != "adam") options.unsupported("optimizer", "with adam");
   section.add("kind", "adam");
-  section.add("sharding", options.flag("use_distributed_optimizer") ? "zero1" : "ddp");
+  const std::string kind = sharding(options);
+  section.add("sharding", kind);
+  const std::int64_t instances = options.integer_or("num_distributed_optimizer_instances", 1);
+  const std::int64_t model_parallel = std::max<std::int64_t>(1, options.integer_or("tensor_model_parallel_size", 1)) *
+                                      std::max<std::int64_t>(1, options.integer_or("pipeline_model_parallel_size", 1));
+  if (instances > 1 && kind != "ddp") {
+    const std::int64_t replicas = gpus / model_parallel;
+    if (replicas % instances != 0) {
+      options.fault("num_distributed_optimizer_instances",
+                    fmt::format("{} replicas are not whole groups of {}", replicas, instances));
+    } else {
+      section.add("shard_group", replicas / instances);
+    }
+  }
+  const std::optional<double> fraction = options.real("optimizer_offload_fraction");
+  if (options.flag("optimizer_cpu_offload")) {
+    section.add("cpu_offload", "true");
+    if (fraction) section.add("offload_fraction", fmt::format("{}", *fraction));
+  }
   const bool aware = options.flag("use_precision_aware_optimizer");
   const bool bf16_gradients = options.flag("grad_reduce_in_bf16");
   for (const char* name : {"main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"}) {
@@ -151,36 +234,83 @@ std::string memory(MegatronOptions& options) {
   if (granularity != "none" && granularity != "selective" && granularity != "full") {
     options.fault("recompute_granularity", "expected selective or full, got '" + one_line(granularity) + "'");
   }
-  if (granularity == "full" && method != "uniform") options.unsupported("recompute_method", "as uniform: every layer");
-  if (granularity == "full" && layers != 1) options.unsupported("recompute_num_layers", "with 1");
+  if (method != "uniform" && method != "block" && method != "None") {
+    options.fault("recompute_method", "expected uniform or block, got '" + one_line(method) + "'");
+  }
+  const bool block = granularity == "full" && method == "block";
+  if (granularity == "full" && !block && layers != 1) options.unsupported("recompute_num_layers", "with 1");
   Section section("memory");
   section.add("recompute_granularity", granularity);
+  if (block) {
+    section.add("recompute_method", "block");
+    section.add("recompute_num_layers", layers);
+  }
+  const std::vector<std::string> offloaded = options.list("offload_modules");
+  if (options.flag("fine_grained_activation_offloading") && !offloaded.empty()) {
+    for (const std::string& module : offloaded) {
+      const auto known = offload_module_names();
+      if (std::find(known.begin(), known.end(), module) == known.end())
+        options.fault("offload_modules", "unknown module '" + one_line(module) + "'");
+    }
+    section.add("offload_modules", bracketed(offloaded));
+  }
   if (granularity != "selective" || modules.empty()) return section.text();
-  std::string list;
+  std::vector<std::string> known;
   for (const std::string& module : modules) {
     static constexpr std::array<std::string_view, 7> kModules = {"core_attn", "layernorm", "mla_up_proj",   "moe_act",
                                                                  "mlp",       "moe",       "shared_experts"};
     if (std::find(kModules.begin(), kModules.end(), module) == kModules.end()) {
       options.fault("recompute_modules", "unknown module '" + one_line(module) + "'");
     } else {
-      list += (list.empty() ? "" : ", ") + module;
+      known.push_back(module);
     }
   }
-  section.add("recompute_modules", "[" + list + "]");
+  section.add("recompute_modules", bracketed(known));
   return section.text();
 }
 
-std::string moe_and_routing(MegatronOptions& options) {
-  if (!options.given("moe_token_dispatcher_type")) {
-    options.unsupported_at(
-        "num_experts",
-        "the dispatcher allgather, Megatron's default (no --moe-token-dispatcher-type): not supported "
-        "in this version, simulated as alltoall");
-  } else if (options.text_or("moe_token_dispatcher_type", "") != "alltoall") {
-    options.unsupported("moe_token_dispatcher_type", "as alltoall");
+std::string dispatcher(MegatronOptions& options) {
+  const std::string kind = options.text_or("moe_token_dispatcher_type", "allgather");
+  const std::string backend = options.text_or("moe_flex_dispatcher_backend", "deepep");
+  const bool deepep = options.flag("moe_enable_deepep");
+  if (kind == "flex") {
+    if (deepep || backend == "deepep") return "deepep";
+    if (backend == "hybridep") return "hybridep";
+    options.unsupported("moe_flex_dispatcher_backend", "as deepep");
+    return "deepep";
   }
+  if (kind == "alltoall" || kind == "allgather") return kind;
+  if (kind == "alltoall_seq") {
+    options.unsupported("moe_token_dispatcher_type", "as alltoall");
+  } else {
+    options.fault("moe_token_dispatcher_type", "expected allgather, alltoall or flex, got '" + one_line(kind) + "'");
+  }
+  return "alltoall";
+}
+
+void dispatch(MegatronOptions& options, Section& section) {
+  const std::string kind = dispatcher(options);
+  if (!options.given("moe_token_dispatcher_type")) {
+    options.assume("no --moe-token-dispatcher-type: allgather, Megatron's default");
+  }
+  section.add("dispatcher", kind);
+  const auto deepep_sms = options.integer("moe_deepep_num_sms"), hybridep_sms = options.integer("moe_hybridep_num_sms");
+  const auto& sms = kind == "hybridep" ? hybridep_sms : deepep_sms;
+  if (sms && (kind == "deepep" || kind == "hybridep")) section.add("dispatcher_sms", *sms);
+  const bool overlap = options.flag("overlap_moe_expert_parallel_comm"), delayed = options.flag("delay_wgrad_compute");
+  if (overlap) section.add("overlap_moe_expert_parallel_comm", "true");
+  if (overlap && delayed) section.add("delay_wgrad_compute", "true");
+  if (!options.flag("moe_permute_fusion")) section.add("permute_fusion", "false");
+  const std::optional<double> rank_factor = options.real("moe_expert_rank_capacity_factor");
+  if (rank_factor && *rank_factor > 0) {
+    section.add("expert_rank_capacity_factor", fmt::format("{}", *rank_factor));
+    if (options.flag("moe_paged_stash")) section.add("paged_stash", "true");
+  }
+}
+
+std::string moe_and_routing(MegatronOptions& options) {
   Section section("moe");
-  section.add("dispatcher", "alltoall");
+  dispatch(options, section);
   const std::optional<double> factor = options.real("moe_expert_capacity_factor");
   const bool pad = options.flag("moe_pad_expert_input_to_capacity");
   const std::string drop = options.text_or("moe_token_drop_policy", "probs");
@@ -206,13 +336,15 @@ std::string megatron_sections(MegatronOptions& options, const Architecture& arch
   if (!options.given("hidden_dropout") || !options.given("attention_dropout")) {
     options.assume("dropout: none; Megatron's default is 0.1 without --hidden-dropout 0 and --attention-dropout 0");
   }
-  std::string text =
-      parallel(options, arch) + "\n" + training(options, gpus) + "\n" + optimizer(options) + "\n" + memory(options);
+  std::string text = parallel(options, arch) + "\n" + training(options, gpus) + "\n" + optimizer(options, gpus) + "\n" +
+                     memory(options);
   if (arch.moe.experts > 0) return text + "\n" + moe_and_routing(options);
   options.no_part({"moe_router_topk", "moe_ffn_hidden_size", "moe_layer_freq", "moe_token_dispatcher_type",
                    "moe_token_drop_policy", "moe_shared_expert_intermediate_size", "moe_router_num_groups",
                    "moe_router_group_topk", "moe_expert_capacity_factor", "expert_tensor_parallel_size",
-                   "moe_flex_dispatcher_backend"});
+                   "moe_flex_dispatcher_backend", "moe_permute_fusion", "moe_enable_deepep", "moe_deepep_num_sms",
+                   "moe_hybridep_num_sms", "moe_expert_rank_capacity_factor", "moe_paged_stash",
+                   "overlap_moe_expert_parallel_comm", "delay_wgrad_compute"});
   return text;
 }
 

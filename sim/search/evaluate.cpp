@@ -119,6 +119,27 @@ void take_reserved(Evaluation& evaluation, const ReservedRanks& reserved, std::v
   }
 }
 
+// Where the ranks of a node together need more host memory than it has; "" where they do not, or nobody knows.
+std::string host_memory_warning(const scenario::Scenario& scenario, const std::vector<memory::RankMemory>& ranks) {
+  const auto& memory = scenario.hardware.host.memory;
+  const auto per_node = static_cast<std::size_t>(scenario.hardware.network.gpus_per_node.value);
+  double largest = 0;
+  std::size_t node = 0;
+  for (std::size_t first = 0; first < ranks.size(); first += per_node) {
+    double bytes = 0;
+    for (std::size_t r = first; r < std::min(ranks.size(), first + per_node); ++r)
+      bytes += static_cast<double>(ranks[r].host_bytes);
+    if (bytes > largest) {
+      largest = bytes;
+      node = first / per_node;
+    }
+  }
+  if (largest == 0) return "";
+  const std::string needs = "node " + std::to_string(node) + " keeps " + base::format_gib(largest) + " in host memory";
+  if (!memory) return needs + "; the profile does not state how much it has (host.memory)";
+  return largest > memory->value ? needs + ", more than its " + base::format_gib(memory->value) : "";
+}
+
 }  // namespace
 
 std::string verdict_name(Verdict verdict) {
@@ -208,6 +229,8 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
     evaluation.warnings.push_back("the verdict is the closed form's; the replay of tensors does not fit: " +
                                   base::format_gib(static_cast<double>(evaluation.worst.device_bytes())) + " on rank " +
                                   std::to_string(evaluation.worst.rank));
+  if (const std::string host = host_memory_warning(*scenario, evaluation.ranks); !host.empty())
+    evaluation.warnings.push_back(host);
   double over = 0;
   for (double peak : peaks)
     if (peak > static_cast<double>(scenario->usable_bytes())) ++over;

@@ -74,10 +74,9 @@ TEST_CASE("a launch script becomes a scenario that reads back, with the shipped 
   CHECK(scenario.optimizer.shards_states());
   CHECK(scenario.recompute.modules == std::set<RecomputeModule>{RecomputeModule::layernorm, RecomputeModule::moe_act});
   CHECK(warnings_of(result) ==
-        std::vector<std::string>{
-            "megatron-launch.sh:40: '--strange-option 4' was not understood",
-            "megatron-launch.sh:41: '$@' was not understood: this file does not set it",
-            "megatron-launch.sh:37: '--overlap-grad-reduce': not supported in this version, simulated without"});
+        std::vector<std::string>{"megatron-launch.sh:40: '--strange-option 4' was not understood",
+                                 "megatron-launch.sh:41: '$@' was not understood: this file does not set it"});
+  CHECK(scenario.training.overlap_grad_reduce);
   CHECK(holds(result.scenario, "#   line 40: '--strange-option 4' was not understood\n"));
   CHECK(holds(result.scenario, "#   --moe-grouped-gemm, --lr, --save, --log-interval\n"));
 }
@@ -96,10 +95,9 @@ TEST_CASE("a list of arguments becomes a scenario and a model file that read bac
   CHECK(holds(result.scenario, "capacity: { factor: 1.25, pad: true, drop_policy: probs }"));
   CHECK(holds(result.scenario, "pipeline_model_parallel_layout: \"Et|(t|)*2tL\""));
   CHECK(holds(result.scenario, "sharding: ddp"));
-  CHECK(warnings_of(result) ==
-        std::vector<std::string>{
-            "l.txt:15: '--moe-token-dispatcher-type flex': not supported in this version, simulated as alltoall",
-            "l.txt:18: '--fp16': not supported in this version, simulated with bf16"});
+  CHECK(holds(result.scenario, "dispatcher: deepep"));  // flex with its default backend
+  CHECK(holds(result.scenario, "precision: fp16"));
+  CHECK(warnings_of(result).empty());
 }
 
 TEST_CASE("the dump of a run becomes a scenario, behind prefixes and among other lines") {
@@ -111,7 +109,7 @@ TEST_CASE("the dump of a run becomes a scenario, behind prefixes and among other
   CHECK(warnings_of(result) ==
         std::vector<std::string>{"megatron-dump.log:48: 'some_new_argument 3' was not understood"});
   CHECK(holds(result.scenario, "account_for_a_very_long_argument_name_in_this_test_of_dumps"));  // without dots
-  CHECK(holds(result.scenario, "cp_comm_type, fp8,"));  // None in the run: named, not dropped
+  CHECK(holds(result.scenario, "cp_comm_type, "));  // None in the run: named, not dropped
 }
 
 TEST_CASE("Megatron's defaults hold where options are absent") {
@@ -132,7 +130,50 @@ TEST_CASE("Megatron's defaults hold where options are absent") {
               "tensor parallelism without --sequence-parallel: not supported"));
   const std::string experts = kDense + "--num-experts 4 --tensor-model-parallel-size 2 --sequence-parallel";
   CHECK(holds(import(experts, 8).scenario, "expert_tensor_parallel_size: 2\n"));
-  CHECK(holds(import(experts, 8).scenario, "the dispatcher allgather, Megatron's default"));
+  CHECK(holds(import(experts, 8).scenario, "no --moe-token-dispatcher-type: allgather, Megatron's default"));
+}
+
+TEST_CASE("precision, sharding, dispatcher, graphs, offload and overlap of a launch") {
+  const std::string base = kDense + "--num-experts 8 --bf16 --swiglu --expert-model-parallel-size 2 ";
+  struct Case {
+    const char* options;
+    std::vector<const char*> lines;
+  };
+  const Case cases[] = {
+      {"--fp8-format hybrid", {"precision: fp8_tensorwise"}},
+      {"--fp8-format e4m3 --fp8-recipe blockwise", {"precision: fp8_blockwise"}},
+      {"--fp8-format e4m3 --fp8-recipe mxfp8", {"precision: mxfp8"}},
+      {"--fp4-format e2m1", {"precision: nvfp4"}},
+      {"", {"precision: bf16", "cross_entropy_loss_fusion: false", "dispatcher: allgather", "permute_fusion: false"}},
+      {"--cross-entropy-loss-fusion --moe-permute-fusion", {"cross_entropy_loss_fusion: true"}},
+      {"--use-distributed-optimizer --num-distributed-optimizer-instances 2", {"sharding: zero1", "shard_group: 4"}},
+      {"--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params", {"sharding: megatron_fsdp"}},
+      {"--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", {"sharding: zero2"}},
+      {"--use-torch-fsdp2", {"sharding: fsdp2"}},
+      {"--optimizer-cpu-offload --optimizer-offload-fraction 0.25", {"cpu_offload: true", "offload_fraction: 0.25"}},
+      {"--fine-grained-activation-offloading --offload-modules core_attn moe_act",
+       {"offload_modules: [core_attn, moe_act]"}},
+      {"--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --moe-hybridep-num-sms 16",
+       {"dispatcher: hybridep", "dispatcher_sms: 16"}},
+      {"--moe-token-dispatcher-type alltoall --overlap-moe-expert-parallel-comm --delay-wgrad-compute",
+       {"overlap_moe_expert_parallel_comm: true", "delay_wgrad_compute: true"}},
+      {"--cuda-graph-impl local --cuda-graph-scope full_iteration", {"cuda_graph_impl: full_iteration"}},
+      {"--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router",
+       {"cuda_graph_impl: transformer_engine", "cuda_graph_scope: [attn, moe_router]"}},
+      {"--recompute-granularity full --recompute-method block --recompute-num-layers 2",
+       {"recompute_method: block", "recompute_num_layers: 2"}},
+      {"--moe-expert-rank-capacity-factor 1.5 --moe-paged-stash",
+       {"expert_rank_capacity_factor: 1.5", "paged_stash: true"}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(std::string(c.options));
+    const MegatronScenario result = import(base + c.options, 8);
+    CHECK(warnings_of(result).empty());
+    for (const char* line : c.lines) {
+      CAPTURE(std::string(line));
+      CHECK(holds(result.scenario, std::string("  ") + line + "\n"));
+    }
+  }
 }
 
 TEST_CASE("a long layout string is kept whole, a long line of a comment is cut") {

@@ -1,0 +1,51 @@
+#include <doctest/doctest.h>
+
+#include "engine/step.h"
+#include "memory/replay.h"
+#include "plan/plan.h"
+#include "support/scenarios.h"
+
+// What does not stay on a rank: divided parameters, offloaded activations, recomputed layers, as the memory replay and
+// the engine see them.
+using namespace moeplan;
+using moeplan::test::Small;
+
+TEST_CASE("gathering ahead costs less than gathering in turn, and at least the longest stream") {
+  Small small;
+  small.optimizer = "{ sharding: zero3 }";
+  small.seq = 4096;
+  const auto plan = plan::make_plan(small.make(), 0, 1);
+  const auto time = engine::run_step(plan);
+  CHECK(time.mean.exposed_dp_s > 0);
+  for (const auto& rank : time.ranks) CHECK(rank.parts.total() == doctest::Approx(time.step_s).epsilon(1e-9));
+}
+
+TEST_CASE("offload lowers the peak and does not shorten the step") {
+  Small small;
+  small.pp = 2;
+  small.ep = 1;
+  small.seq = 4096;
+  const auto plain = plan::make_plan(small.make(), 0, 1);
+  small.memory = "{ offload_modules: [core_attn, attn_proj] }";
+  const auto offloaded = plan::make_plan(small.make(), 0, 1);
+  CHECK(memory::replay(offloaded, 0).peak.allocated_bytes < memory::replay(plain, 0).peak.allocated_bytes);
+  CHECK(engine::run_step(offloaded).step_s >= engine::run_step(plain).step_s);
+}
+
+TEST_CASE("method block recomputes the first layers of a virtual stage whole, and spares the others") {
+  Small small;
+  small.model = "tiny-dense";
+  small.ep = 1;
+  small.routing = "";
+  small.gbs = 4;
+  const auto peak = [&](const std::string& memory) {
+    small.memory = memory;
+    return memory::replay(plan::make_plan(small.make(), 0, 1), 0).phase_peak_bytes[1];
+  };
+  const std::string block = "{ recompute_granularity: full, recompute_method: block, recompute_num_layers: ";
+  const auto none = peak("{}"), all = peak("{ recompute_granularity: full }");
+  const std::int64_t layers = small.make()->model.layer_count();
+  CHECK(peak(block + std::to_string(layers) + " }") == all);
+  CHECK(peak(block + "1 }") < none);
+  CHECK(peak(block + "1 }") > all);
+}
