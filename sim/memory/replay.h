@@ -45,7 +45,7 @@ struct RankMemory {
   std::array<std::int64_t, kPhases> phase_peak_bytes{};
   std::int64_t static_bytes = 0;       // steady: parameters, gradients, optimizer states, workspace
   std::int64_t routed_peak_bytes = 0;  // largest sum of tensors sized by routed rows: dispatch, experts, combine
-  std::int64_t outside_bytes = 0;      // context and communicators: outside the allocator
+  std::int64_t outside_bytes = 0;      // context, communicators, dispatcher buffers: outside the allocator
   std::int64_t device_bytes() const { return peak.allocated_bytes + outside_bytes; }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -65,8 +66,8 @@ class Writer {
     const std::int64_t vocabulary = plan_.shape.vocab_rank * scenario.model.hidden;
     embedding_ = add(finished(make_embedding_block(scenario, plan_.shape), {vocabulary, 0}));
     head_ = add(finished(make_head_block(scenario, plan_.shape), {vocabulary, 0}));
-    receive_ = add(make_receive_block(scenario, plan_.shape));
-    send_ = add(make_send_block(scenario, plan_.shape));
+    receive_ = add(finished(make_receive_block(scenario, plan_.shape), {}));
+    send_ = add(finished(make_send_block(scenario, plan_.shape), {}));
     if (scenario.model.mtp_layers > 0)
       mtp_ =
           add(finished(make_mtp_block(scenario, plan_.shape), {2 * scenario.model.hidden * scenario.model.hidden, 0}));
@@ -93,6 +94,7 @@ class Writer {
   Block finished(Block block, const BlockParameters& parameters) {
     offload_activations(block, *plan_.scenario);
     divide_parameters(block, *plan_.scenario, parameters);
+    capture_graphs(block, *plan_.scenario);
     return block;
   }
 
@@ -251,6 +253,9 @@ void decide_all(Plan& plan, int threads) {
   });
 }
 
+// A share of rows is a quotient of whole numbers' products: what is whole must not be rounded up.
+constexpr double kRounding = 1e-6;
+
 }  // namespace
 
 const Program& Plan::program_of(std::int64_t rank) const { return programs[static_cast<std::size_t>(group_of(rank))]; }
@@ -274,6 +279,9 @@ std::int64_t Plan::rows(const Rows& which, const Visit& visit, std::int64_t rank
       return rows.received(member_of(rank));
     case Rows::Kind::arrived:
       return base::ceil_div(rows.received(member_of(rank)), etp);
+    case Rows::Kind::distinct:
+      return static_cast<std::int64_t>(
+          std::ceil(static_cast<double>(rows.received(member_of(rank))) * distinct_share - kRounding));
     default:
       return base::ceil_div(rows.sent(member_of(rank)), etp);
   }
@@ -292,6 +300,7 @@ Plan make_plan(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t 
             .programs = {},
             .statics = {},
             .memfine_max_rows = {},
+            .distinct_share = distinct_share(*scenario),
             .decisions = {}};
   for (std::int64_t stage = 0; stage < scenario->layout.pp; ++stage) {
     plan.statics.push_back(static_memory(*scenario, stage));

@@ -155,6 +155,7 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
   for (std::int64_t degree :
        {layout.tp, layout.cp, layout.ep, layout.etp, layout.dp() * layout.cp, layout.edp(), layout.pp})
     if (degree > 1) ++memory.communicators;
+  memory.dispatcher_bytes = dispatch_buffer_bytes(scenario);
   memory.communicator_bytes = memory.communicators * static_cast<std::int64_t>(overheads.communicator.value);
   return memory;
 }
@@ -196,7 +197,7 @@ double lrmoe_row_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
 double lrmoe_memory_rows(const scenario::Scenario& scenario, std::int64_t stage) {
   const StaticMemory memory = static_memory(scenario, stage);
   const double free = static_cast<double>(scenario.usable_bytes() - memory.steady_bytes() - memory.context_bytes -
-                                          memory.communicator_bytes) -
+                                          memory.communicator_bytes - memory.dispatcher_bytes) -
                       token_bytes(scenario, stage);
   return std::max(0.0, std::floor(free / lrmoe_row_bytes(scenario, stage)));
 }
