@@ -40,7 +40,15 @@ Op& Builder::gemm(std::string name, Family family, const cost::GemmShape& shape,
 
 Op& Builder::linear(std::string name, Family family, const cost::GemmShape& shape, Ids allocates, Ids frees) {
   Op& op = add(std::move(name), Work::fixed, family, allocates, frees);
-  op.seconds = cost::gemm_time_s(shape, scenario_->hardware, scenario::cost_precision(scenario_->training.precision));
+  const cost::Precision precision = scenario::cost_precision(scenario_->training.precision);
+  op.seconds = cost::gemm_time_s(shape, scenario_->hardware, precision);
+  const bool casts_weights = precision != cost::Precision::bf16 && shape.pass != cost::GemmPass::wgrad &&
+                             scenario_->training.framework == scenario::Framework::torchtitan;
+  if (casts_weights) {  // no copy is kept: read bf16, write the narrow one, in front of every product
+    const double bytes = static_cast<double>(shape.n * shape.k) * (2 + cost::operand_bytes(precision));
+    op.seconds += cost::memory_bound_time_s(bytes, cost::MemoryAccess::streaming, scenario_->hardware);
+    ++op.launches;
+  }
   return op;
 }
 

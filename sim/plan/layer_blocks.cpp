@@ -43,9 +43,10 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
   block.name = "dense layer";
   LayerFrame f(block, scenario, shape, traits.spared);
   Builder& b = f.b;
-  Norm norm1(b, "attention norm", Family::attention), norm2(b, "MLP norm", Family::dense);
-  Attention attention(b, traits.window);
-  Mlp mlp(b, "MLP", scenario.model.dense_ffn, TensorKind::activations_dense);
+  const bool gqa = scenario.model.attention.kind == model::AttentionKind::gqa;
+  Norm norm1(b, "attention norm", Family::attention, gqa), norm2(b, "MLP norm", Family::dense, true);
+  Attention attention(b, traits.window, norm1);
+  Mlp mlp(b, "MLP", scenario.model.dense_ffn, TensorKind::activations_dense, norm2);
   const bool drop_norm = f.selective(RecomputeModule::layernorm), drop_mlp = f.selective(RecomputeModule::mlp);
 
   auto forward = [&](bool keep) {
@@ -97,12 +98,13 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   LayerFrame f(block, scenario, shape, traits.spared);
   Builder& b = f.b;
   const bool has_shared = scenario.model.moe.shared_ffn > 0;
-  Norm norm1(b, "attention norm", Family::attention), norm2(b, "MoE norm", Family::router_permute);
-  Attention attention(b, traits.window);
+  const bool gqa = scenario.model.attention.kind == model::AttentionKind::gqa;
+  Norm norm1(b, "attention norm", Family::attention, gqa), norm2(b, "MoE norm", Family::router_permute, false);
+  Attention attention(b, traits.window, norm1);
   Router router(b);
   Routed routed(b, treatment);
   std::optional<Mlp> shared;
-  if (has_shared) shared.emplace(b, "shared expert", scenario.model.moe.shared_ffn, TensorKind::activations_moe);
+  if (has_shared) shared.emplace(b, "shared expert", scenario.model.moe.shared_ffn, TensorKind::activations_moe, norm2);
 
   const bool full = f.full();
   const bool holds = holds_activations(treatment.backward);

@@ -20,6 +20,11 @@ std::int64_t OperandFormat::bytes(std::int64_t elements) const {
   return base::ceil_div(elements * bytes_of_32, std::int64_t{32});
 }
 
+std::int64_t OperandFormat::weight_bytes(std::int64_t elements) const {
+  if (!narrow || !saved) return 0;
+  return (two_copies ? 2 : 1) * base::ceil_div(elements * weight_bytes_of_32, std::int64_t{32});
+}
+
 OperandFormat operand_format(const scenario::Scenario& scenario) {
   using scenario::Precision;
   OperandFormat format;
@@ -28,7 +33,7 @@ OperandFormat operand_format(const scenario::Scenario& scenario) {
     format.narrow = true;
     format.saved = te;
     format.two_copies = true;
-    format.bytes_of_32 = bytes_of_32;
+    format.bytes_of_32 = format.weight_bytes_of_32 = bytes_of_32;
   };
   switch (scenario.training.precision) {
     case Precision::bf16:
@@ -48,12 +53,18 @@ OperandFormat operand_format(const scenario::Scenario& scenario) {
     case Precision::mxfp8:          // a byte of 32
       narrow(33);
       format.norm_writes = te && scenario.training.precision == Precision::mxfp8;
+      if (scenario.training.precision == Precision::fp8_blockwise) format.weight_bytes_of_32 = 32;  // one of 128 x 128
       break;
     case Precision::nvfp4:  // half a byte, and a byte of 16
       narrow(18);
       break;
   }
   return format;
+}
+
+std::int64_t operand_bytes(const scenario::Scenario& scenario, std::int64_t elements) {
+  const OperandFormat format = operand_format(scenario);
+  return format.narrow && format.saved ? format.bytes(elements) : elements * kD;
 }
 
 LinearInput::LinearInput(Builder& builder, std::string name, Family family, TensorKind kind, TensorId wide,

@@ -15,10 +15,14 @@ struct OperandFormat {
   bool two_copies = false;   // forward and weight gradient read copies scaled (or laid out) in different directions
   bool norm_writes = false;  // norm kernels write the copies themselves
   bool amax_pass = false;    // the scale is found by reading the whole tensor first
-  std::int64_t bytes(std::int64_t elements) const;  // of one copy with its scales, rounded up
-  std::int64_t bytes_of_32 = 64;                    // of 32 elements
+  std::int64_t bytes(std::int64_t elements) const;         // of one copy with its scales, rounded up
+  std::int64_t weight_bytes(std::int64_t elements) const;  // of all copies of a weight that are kept over a step
+  std::int64_t bytes_of_32 = 64, weight_bytes_of_32 = 64;  // of 32 elements: of inputs and gradients, of weights
 };
 OperandFormat operand_format(const scenario::Scenario& scenario);
+
+// Bytes of what a product reads, where a tensor-parallel group gathers it: narrow where the recipe casts before.
+std::int64_t operand_bytes(const scenario::Scenario& scenario, std::int64_t elements);
 
 // The input of a linear layer, or the gradient of its output. Emits the casts, and knows which copies are alive at the
 // point of the program that was emitted last. In bf16 it emits nothing and stands for the bf16 tensor alone.
@@ -32,6 +36,12 @@ class LinearInput {
     Size elements;            // of the bf16 tensor
     Size elements_allocated;  // static buffers are larger than what is computed on
   };
+  // Of sizes that are equal on all ranks. Gradients are freed by those who made them.
+  static Form fixed(std::int64_t elements) { return {Role::input, false, false, {elements, 0, {}}, {elements, 0, {}}}; }
+  static Form shared(std::int64_t elements) { return {Role::input, true, false, {elements, 0, {}}, {elements, 0, {}}}; }
+  static Form gradient(std::int64_t elements) {
+    return {Role::gradient, true, false, {elements, 0, {}}, {elements, 0, {}}};
+  }
   LinearInput(Builder& builder, std::string name, Family family, TensorKind kind, TensorId wide, const Form& form);
 
   // The bf16 tensor was allocated: copies for forward, and for the weight gradient when it keeps (gradients: both).

@@ -72,7 +72,8 @@ class Writer {
       mtp_ =
           add(finished(make_mtp_block(scenario, plan_.shape), {2 * scenario.model.hidden * scenario.model.hidden, 0}));
     for (std::int64_t stage = 0; stage < scenario.layout.pp; ++stage) {
-      const std::int32_t optimizer = add(make_optimizer_block(scenario, stage_parameters(scenario, stage)));
+      const std::int32_t optimizer = add(
+          make_optimizer_block(scenario, stage_parameters(scenario, stage), stage_linear_parameters(scenario, stage)));
       for (std::int64_t group = 0; group < plan_.groups_per_stage(); ++group)
         plan_.programs.push_back(program(stage, group, optimizer));
     }

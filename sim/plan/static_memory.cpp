@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "model/parameters.h"
+#include "plan/linear_input.h"
 #include "plan/shape.h"
 #include "policy/closed_form.h"
 #include "policy/lrmoe.h"
@@ -110,6 +111,21 @@ StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_
   return sum;
 }
 
+std::int64_t stage_linear_parameters(const scenario::Scenario& scenario, std::int64_t stage) {
+  const auto& arch = scenario.model;
+  const auto& layout = scenario.layout;
+  const auto of_layer = [&](model::LayerKind kind) {
+    const auto rank = model::rank_layer_parameters(arch, kind, {layout.tp, layout.ep, layout.etp});
+    const auto whole = model::layer_parameters(arch, kind);
+    return rank.dense + rank.experts - whole.norms - whole.router - whole.shared_gate;
+  };
+  std::int64_t sum = 0;
+  for (const std::int32_t l : scenario.stages.layers_of(stage))
+    sum += of_layer(arch.layers[static_cast<std::size_t>(l)]);
+  const std::int64_t mtp = scenario.stages.mtp_on(stage);
+  return mtp > 0 ? sum + mtp * of_layer(arch.mtp_kind()) : sum;
+}
+
 Shards shards_of(const scenario::Scenario& scenario) {
   const auto& layout = scenario.layout;
   const auto& optimizer = scenario.optimizer;
@@ -143,6 +159,9 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
       return bytes - host;
     };
     at(memory.load, TensorKind::parameters) = kD * copies + (master_is_parameter ? optimizer.master_bytes * owned : 0);
+    if (!optimizer.shards_parameters())
+      at(memory.load, TensorKind::parameters) +=
+          operand_format(scenario).weight_bytes(stage_linear_parameters(scenario, stage));
     at(memory.load, TensorKind::gradients) = optimizer.main_grad_bytes * (optimizer.shards_gradients() ? owned : whole);
     at(memory.load, TensorKind::optimizer) = master_is_parameter ? 0 : on_device(optimizer.master_bytes * owned);
     at(memory.moments, TensorKind::optimizer) =

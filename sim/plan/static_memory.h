@@ -15,6 +15,9 @@ struct StageParameters {
   std::int64_t experts = 0;
   std::int64_t replicated = 0;  // of dense: whole on every tensor-parallel rank (norms, router, mla down-projections)
 };
+// Of those, in matrices of linear layers: what a narrow precision quantises. Without router, embedding, head and layer
+// norms; the norms of latents and heads (a ten-thousandth) are counted with them.
+std::int64_t stage_linear_parameters(const scenario::Scenario& scenario, std::int64_t stage);
 StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_t stage);
 
 // Buffers that DeepEP or HybridEP registers for a rank when the job starts, outside PyTorch's allocator; 0 for others.
