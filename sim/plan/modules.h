@@ -54,7 +54,8 @@ class Mlp {
   Norm* input_;
   std::string name_;
   std::int64_t width_, first_;  // second matrix's input, first matrix's output (twice that with a gate)
-  TensorId gathered_, fc1_, act_, partial_, grad_full_, grad_act_, grad_fc1_, grad_partial_, dummy_fc1_, dummy_fc2_;
+  TensorId gathered_, fc1_, silu_, act_, partial_, grad_full_, grad_act_, grad_fc1_, grad_partial_, dummy_fc1_,
+      dummy_fc2_;
   LinearInput own_input_, activated_, grad_output_, grad_first_;
 };
 

@@ -52,7 +52,7 @@ class Routed {
   enum class Path { alltoall, allgather, kernels };
   struct Chunk {
     TensorId send, send_probabilities, row_map, received, received_probabilities, input, probabilities, sort_map, fc1,
-        act, fc2, unsorted, returned, output;
+        silu, act, fc2, unsorted, returned, output;
     // What backward reads: the same, or the retained rows' own.
     TensorId kept_input, kept_probabilities, kept_sort_map, kept_fc1, kept_act, kept_row_map;
     TensorId grad_send, grad_received, grad_fc2, grad_act, grad_fc1, grad_probabilities, grad_input, grad_unsorted,

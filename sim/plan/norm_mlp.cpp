@@ -77,6 +77,9 @@ Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind, 
   const auto dense = TensorKind::activations_dense;
   gathered_ = b_->tensor(dense, name_ + " gathered input", operand_bytes(b_->scenario(), s.tokens * s.hidden));
   fc1_ = b_->tensor(kind, name_ + " gate-up output", s.tokens * first_ * kD);
+  // The product of the activated gate and the other half is an operation of its own in torchtitan.
+  const bool eager = b_->scenario().training.framework == scenario::Framework::torchtitan && s.gates == 2;
+  silu_ = b_->tensor(kind, name_ + " activated gate", eager ? s.tokens * width_ * kD : 0);
   partial_ = b_->tensor(dense, name_ + " partial output", s.tokens * s.hidden * kD);
   grad_act_ = b_->tensor(kind, name_ + " activation gradient", s.tokens * width_ * kD);
   grad_partial_ = b_->tensor(dense, name_ + " partial input gradient", s.tokens * s.hidden * kD);
@@ -98,9 +101,9 @@ void Mlp::forward(TensorId output, bool keep) {
     input_->consumed(up);
   else
     own_input_.consumed(up, keep);
-  Op& act =
-      b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * (first_ + width_) * kD), 1, {act_});
-  if (!keep) act.frees.push_back(fc1_);
+  Op& act = b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * (first_ + width_) * kD), 1,
+                       {act_, silu_});
+  if (!keep) act.frees.insert(act.frees.end(), {fc1_, silu_});
   activated_.cast(keep);
   Op& down = b_->linear(name_ + " down", Family::dense, {s.tokens, s.hidden, width_}, {tp ? partial_ : output});
   activated_.consumed(down, keep);
@@ -124,7 +127,7 @@ void Mlp::backward(TensorId grad_input, bool allocates_grad) {
   grad_output_.drop(down);
   if (tp) down.frees.push_back(grad_full_);
   b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * (2 * first_ + width_) * kD), 1,
-             {grad_fc1_}, {fc1_, grad_act_});
+             {grad_fc1_}, {fc1_, silu_, grad_act_});
   grad_first_.cast(true);
   if (fused)
     input_->before_wgrad();

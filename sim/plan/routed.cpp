@@ -176,7 +176,9 @@ void Routed::experts(std::size_t i, bool keep) {
   if (stashes) stash(i, "stash expert input", c.stash_input, rows.kept(), rows.kept_size().bytes_per_row);
   Op& act =
       b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.act});
+  if (!retained()) act.allocates.push_back(c.silu);
   if (!keep) act.frees.insert(act.frees.end(), {c.fc1, probabilities});
+  if (!keep && !retained()) act.frees.push_back(c.silu);
   if (selects)
     keep_retained("keep retained gate-up outputs", first_ * kD + kProbability, i, {c.kept_fc1, c.kept_probabilities},
                   {c.fc1, probabilities});
@@ -305,6 +307,7 @@ void Routed::expert_backward(std::size_t i) {
   grad_output.drop(down);
   Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, (2 * first_ + ffn_) * kD + 2 * kProbability, in,
                            kStream, {c.grad_fc1, c.grad_probabilities}, {c.kept_fc1, c.grad_act, c.grad_probabilities});
+  if (!retained()) act.frees.push_back(c.silu);
   if (!redispatches()) act.frees.push_back(sorted_ || retained() ? c.kept_probabilities : c.received_probabilities);
   grad_first.cast(true);
   b_->grouped("expert gate-up dgrad", first_, hidden_, cost::GemmPass::dgrad, in, {c.grad_input});

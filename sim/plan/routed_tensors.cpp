@@ -33,6 +33,10 @@ Routed::Chunk Routed::make_chunk(std::size_t i) {
   c.probabilities = row(kMoe, "expert probabilities", kProbability, in);
   c.sort_map = row(kMoe, "sort map", kRowIndex, in);
   c.fc1 = row(kMoe, "expert gate-up output", first_ * kD, in);
+  // torchtitan's SwiGLU is two operations: backward reads what is between them.
+  const bool eager =
+      b_->scenario().training.framework == scenario::Framework::torchtitan && !retained() && b_->shape().gates == 2;
+  c.silu = row(kMoe, "expert activated gate", eager ? ffn_ * kD : 0, in);
   c.act = row(kMoe, "expert activation", ffn_ * kD, in);
   c.fc2 = row(kBuffer, "expert output", hidden_ * kD, in);
   c.unsorted = row(kBuffer, "expert output, in arrival order", hidden_ * kD, in);

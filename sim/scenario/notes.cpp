@@ -109,7 +109,9 @@ void assume_precision(const Scenario& scenario, Lines& lines) {
       "step; "
       "parameters are gathered in bf16");
   if (training.precision == Precision::fp8_rowwise) {
-    lines.push_back("training.precision: fp8_rowwise is no recipe of Transformer Engine; kept as fp8_blockwise keeps");
+    lines.push_back(
+        "training.precision: fp8_rowwise is no recipe of Transformer Engine; a byte an element and direction is "
+        "assumed");
   }
   if (training.precision == Precision::nvfp4) {
     lines.push_back(
