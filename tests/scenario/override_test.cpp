@@ -112,6 +112,17 @@ TEST_CASE("values of the model file and the profile can be replaced") {
   CHECK(holds(refusal(kSmall, {{"hardware.device.memory_capacity", "40"}}), "such as '80 GiB'"));
 }
 
+TEST_CASE("a value that the profile leaves out can be set, one that no profile has cannot") {
+  const Scenario plain = resolve(kSmall);
+  REQUIRE_FALSE(plain.hardware.network.oversubscription);
+  const Scenario s = resolve(kSmall, {{"hardware.network.oversubscription", "2"}});
+  CHECK(s.hardware.network.oversubscription->value == 2);
+  CHECK(s.hardware.network.oversubscription->evidence == topology::Evidence::assumed);
+  CHECK(s.hardware.network.oversubscription->source == "--set hardware.network.oversubscription=2");
+  CHECK(holds(refusal(kSmall, {{"hardware.network.oversubscription", "0.5"}}), "oversubscription"));
+  CHECK(holds(refusal(kSmall, {{"hardware.network.oversubscriptio", "2"}}), "did you mean 'oversubscription'?"));
+}
+
 TEST_CASE("a count of chunks turns the fixed rule on, and bins the adaptive one") {
   using Rule = policy::MemfineSettings::Rule;
   const std::string adaptive = small_with("{ rule: fixed, chunks: 4 }", "{ rule: adaptive }");
