@@ -27,6 +27,15 @@ std::string_view text_of(std::string_view bytes) {
   return bytes;
 }
 
+bool is_utf8(std::string_view bytes) {
+  try {
+    base::require_utf8(bytes, "input");
+    return true;
+  } catch (const base::Error&) {
+    return false;
+  }
+}
+
 // Readers of traces tell the first faults, those of YAML files all: no more than a few for each byte.
 void trace_taken_or_refused(const std::function<void()>& read) { taken_or_refused(read, routing::kMostFaults); }
 void yaml_taken_or_refused(std::string_view bytes, const std::function<void()>& read) {
@@ -118,8 +127,10 @@ void hf_config(std::string_view bytes) {
   });
 }
 
-// Two stages; layers and MTP blocks as many as the text itself has, so that texts are taken at all.
+// Two stages; layers and MTP blocks as many as the text itself has, so that texts are taken at all. The string comes
+// out of a text, so other bytes do not get here.
 void stages(std::string_view bytes) {
+  if (!is_utf8(bytes)) return;
   const std::string text(bytes);
   scenario::StageRules rules;
   rules.pp = 2;

