@@ -22,7 +22,9 @@ inline std::shared_ptr<scenario::Scenario> small_scenario() {
   scenario->hardware.device.peak_bf16.value = 1e15;
   scenario->layout.world = 4;
   scenario->layout.ep = 2;
-  scenario->training = {1, 8, 100, "1f1b", 0, 1};
+  scenario->training.micro_batch_size = 1;
+  scenario->training.global_batch_size = 8;
+  scenario->training.seq_length = 100;
   scenario->memory.usable_fraction = 0.5;
   scenario->routing_label = "trace";
   scenario->seed = 7;
