@@ -47,7 +47,13 @@ struct RankMemory {
   std::int64_t routed_peak_bytes = 0;  // largest sum of tensors sized by routed rows: dispatch, experts, combine
   std::int64_t host_bytes = 0;         // most in host memory at once: offloaded optimizer states and activations
   std::int64_t outside_bytes = 0;      // context and communicators: outside the allocator
-  std::int64_t device_bytes() const { return peak.allocated_bytes + outside_bytes; }
+  // Of ranks that were replayed through the allocator (memory/reserved.h), else 0.
+  std::int64_t reserved_bytes = 0;
+  std::array<std::int64_t, kPhases> phase_reserved_bytes{};
+  std::int64_t retries = 0;  // times that the allocator gave cached memory back to go on
+  bool has_reserved() const { return reserved_bytes > 0; }
+  std::int64_t fragmentation_bytes() const { return has_reserved() ? reserved_bytes - peak.allocated_bytes : 0; }
+  std::int64_t device_bytes() const { return (has_reserved() ? reserved_bytes : peak.allocated_bytes) + outside_bytes; }
 };
 
 // Rounded size of an allocation: a multiple of 512 B; 0 stays 0.

@@ -31,6 +31,9 @@ Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shap
       b.tensor(TensorKind::activations_dense, "embedding output gradient", shape.tokens_local * shape.hidden * kD);
   const TensorId grad_full =
       b.tensor(TensorKind::activations_dense, "embedding gathered gradient", shape.tokens * shape.hidden * kD);
+  // Autograd hands the matrix's gradient over whole, in the parameters' type; it is then added into the main gradients.
+  const TensorId grad_weight =
+      b.tensor(TensorKind::workspace, "embedding weight gradient", shape.vocab_rank * shape.hidden * kD);
   const bool tp = shape.tp > 1;
   const double moved = static_cast<double>(2 * shape.tokens * shape.hidden * kD);
   b.into_forward();
@@ -48,7 +51,7 @@ Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shap
                  {grad_full});
   // Rows are added into the fp32 gradient buffer: read the row and the sum, write the sum.
   Op& op = b.memory("embedding backward", Family::dense, static_cast<double>(shape.tokens * shape.hidden * (kD + 8)), 2,
-                    {}, {grad});
+                    {grad_weight}, {grad, grad_weight});
   if (tp) op.frees.push_back(grad_full);
   return block;
 }

@@ -18,7 +18,7 @@ Json point_json(const search::ChunkPoint& point) {
           {"verdict", search::verdict_name(e.fit.verdict)},
           {"fits", e.fit.verdict != search::Verdict::oom},
           {"peak_allocated_bytes", e.worst.peak.allocated_bytes},
-          {"peak_reserved_bytes", nullptr},
+          {"peak_reserved_bytes", e.worst.reserved_bytes},
           {"device_bytes", e.fit.device_bytes},
           {"headroom_fraction", e.fit.headroom_fraction},
           {"routed_activation_bytes", routed_peak_bytes(e)},

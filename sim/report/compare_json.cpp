@@ -18,7 +18,7 @@ Json policy_json(const search::PolicyResult& result) {
           {"verdict", search::verdict_name(e.fit.verdict)},
           {"step_time_s", {{"p50", step.p50}, {"p95", step.p95}, {"p99", step.p99}, {"max", step.max}}},
           {"peak_allocated_bytes", e.worst.peak.allocated_bytes},
-          {"peak_reserved_bytes", nullptr},
+          {"peak_reserved_bytes", e.worst.reserved_bytes},
           {"device_bytes", e.fit.device_bytes},
           {"headroom_fraction", e.fit.headroom_fraction},
           {"routed_activation_bytes", routed_peak_bytes(e)},

@@ -47,8 +47,6 @@ std::vector<std::string> short_warnings_of(const search::Evaluation& evaluation)
 
 std::vector<std::string> assumptions_of_version() {
   return {
-      "reserved_bytes, peak_reserved_bytes and fragmentation are null: the caching allocator is not modelled; device "
-      "memory is what is allocated plus what lives outside the allocator",
       "uncertainty.step_time_s and uncertainty.peak_allocated_bytes are null: no ranges are derived yet",
   };
 }

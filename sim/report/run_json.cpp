@@ -29,6 +29,25 @@ Json fit_json(const Evaluation& evaluation) {
           {"headroom_fraction", evaluation.fit.headroom_fraction}};
 }
 
+// How the worst rank gets on with PyTorch's allocator.
+Json allocator_json(const Evaluation& evaluation) {
+  Json json = {{"expandable_segments", evaluation.scenario->memory.expandable_segments},
+               {"retries", evaluation.worst.retries},
+               {"failure", nullptr}};
+  if (!evaluation.failure) return json;
+  const memory::AllocationFailure& failure = *evaluation.failure;
+  json["failure"] = {{"iteration", failure.iteration < 0 ? Json() : Json(failure.iteration)},
+                     {"phase", memory::phase_name(failure.phase)},
+                     {"op", failure.op.empty() ? Json() : Json(failure.op)},
+                     {"layer", failure.layer < 0 ? Json() : Json(failure.layer)},
+                     {"microbatch", failure.microbatch < 0 ? Json() : Json(failure.microbatch)},
+                     {"tensor", failure.tensor},
+                     {"bytes", failure.bytes},
+                     {"allocated_bytes", failure.allocated_bytes},
+                     {"reserved_bytes", failure.reserved_bytes}};
+  return json;
+}
+
 Json peak_memory(const Evaluation& evaluation) {
   const memory::RankMemory& worst = evaluation.worst;
   const memory::Peak& peak = worst.peak;
@@ -41,7 +60,7 @@ Json peak_memory(const Evaluation& evaluation) {
                {"layer", peak.layer < 0 ? Json() : Json(peak.layer)},
                {"microbatch", peak.microbatch < 0 ? Json() : Json(peak.microbatch)},
                {"allocated_bytes", peak.allocated_bytes},
-               {"reserved_bytes", nullptr},
+               {"reserved_bytes", worst.reserved_bytes},
                {"device_bytes", worst.device_bytes()},
                {"host_bytes", worst.host_bytes},
                {"usable_bytes", evaluation.fit.usable_bytes},
@@ -49,8 +68,9 @@ Json peak_memory(const Evaluation& evaluation) {
                {"headroom_fraction", (usable - static_cast<double>(worst.device_bytes())) / usable}};
   Json breakdown = by_kind(peak.by_kind);
   breakdown["context"] = worst.outside_bytes;
-  breakdown["fragmentation"] = nullptr;
+  breakdown["fragmentation"] = worst.fragmentation_bytes();
   json["breakdown"] = std::move(breakdown);
+  json["allocator"] = allocator_json(evaluation);
   json["static_bytes"] = worst.static_bytes;
   json["static_breakdown"] = by_kind(static_by_kind(evaluation));
   json["alive"] = Json::array();
@@ -63,10 +83,10 @@ Json peak_memory(const Evaluation& evaluation) {
   return json;
 }
 
-Json phases(const memory::RankMemory& rank) {
+Json phases(const std::array<std::int64_t, memory::kPhases>& bytes) {
   Json json = Json::object();
   for (std::size_t phase = 0; phase < memory::kPhases; ++phase) {
-    json[std::string(memory::phase_name(static_cast<memory::Phase>(phase)))] = rank.phase_peak_bytes[phase];
+    json[std::string(memory::phase_name(static_cast<memory::Phase>(phase)))] = bytes[phase];
   }
   return json;
 }
@@ -77,12 +97,13 @@ Json ranks_json(const Evaluation& evaluation) {
     json.push_back({{"rank", rank.rank},
                     {"pipeline_stage", rank.stage},
                     {"peak_allocated_bytes", rank.peak.allocated_bytes},
-                    {"peak_reserved_bytes", nullptr},
+                    {"peak_reserved_bytes", rank.has_reserved() ? Json(rank.reserved_bytes) : Json()},
                     {"device_bytes", rank.device_bytes()},
                     {"static_bytes", rank.static_bytes},
                     {"routed_peak_bytes", rank.routed_peak_bytes},
                     {"phase", memory::phase_name(rank.peak.phase)},
-                    {"phase_peak_bytes", phases(rank)}});
+                    {"phase_peak_bytes", phases(rank.phase_peak_bytes)},
+                    {"phase_reserved_bytes", rank.has_reserved() ? phases(rank.phase_reserved_bytes) : Json()}});
   }
   return json;
 }
@@ -98,7 +119,9 @@ Json stages_json(const Evaluation& evaluation) {
                     {"layer_ranges", stage.layer_ranges},
                     {"static_bytes", stage.static_bytes},
                     {"peak_allocated_bytes", stage.peak_allocated_bytes},
-                    {"peak_reserved_bytes", nullptr},
+                    {"peak_reserved_bytes", stage.peak_reserved_bytes},
+                    {"phase_peak_bytes", phases(stage.phase_allocated_bytes)},
+                    {"phase_reserved_bytes", phases(stage.phase_reserved_bytes)},
                     {"peak_rank", stage.peak_rank},
                     {"busy_s", stage.busy_s},
                     {"bubble_s", stage.bubble_s},

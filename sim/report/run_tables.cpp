@@ -43,8 +43,8 @@ std::string worst_layer(const Evaluation& evaluation, const Value& value) {
 std::string stages_table(const Evaluation& evaluation) {
   const bool budget = std::any_of(evaluation.stages.begin(), evaluation.stages.end(),
                                   [](const auto& stage) { return stage.s_max_rows > 0; });
-  std::vector<Table::Column> columns = {{"stage"},          {"ranks"},   {"layers"}, {"static"},
-                                        {"peak allocated"}, {"on rank"}, {"busy"},   {"bubble"}};
+  std::vector<Table::Column> columns = {{"stage"},    {"ranks"},   {"layers"}, {"static"}, {"peak allocated"},
+                                        {"reserved"}, {"on rank"}, {"busy"},   {"bubble"}};
   if (budget) columns.push_back({"s'_max rows"});
   Table table(std::move(columns));
   for (const search::StageSummary& stage : evaluation.stages) {
@@ -53,6 +53,7 @@ std::string stages_table(const Evaluation& evaluation) {
                                       layers_text(stage),
                                       gib(stage.static_bytes),
                                       gib(stage.peak_allocated_bytes),
+                                      gib(stage.peak_reserved_bytes),
                                       fmt::format("{}", stage.peak_rank),
                                       base::format_time(stage.busy_s),
                                       base::format_time(stage.bubble_s)};
@@ -68,6 +69,7 @@ std::string ranks_table(const Evaluation& evaluation) {
                {"static"},
                {"peak allocated"},
                {"routed"},
+               {"reserved"},
                {"device"},
                {"of usable"},
                {"phase of the peak", Align::left}});
@@ -75,14 +77,16 @@ std::string ranks_table(const Evaluation& evaluation) {
     const memory::RankMemory& rank = evaluation.ranks[index];
     const double share = static_cast<double>(rank.device_bytes()) / static_cast<double>(evaluation.fit.usable_bytes);
     table.add({fmt::format("{}", rank.rank), fmt::format("{}", rank.stage), gib(rank.static_bytes),
-               gib(rank.peak.allocated_bytes), gib(rank.routed_peak_bytes), gib(rank.device_bytes()), percent(share),
+               gib(rank.peak.allocated_bytes), gib(rank.routed_peak_bytes),
+               rank.has_reserved() ? gib(rank.reserved_bytes) : "-", gib(rank.device_bytes()), percent(share),
                std::string(memory::phase_name(rank.peak.phase))});
   }
-  const std::string heading =
-      evaluation.ranks.size() <= kAllRanks
-          ? "Ranks"
-          : fmt::format("Ranks: the {} of {} with the most device memory, and the one with the least", kHighest,
-                        evaluation.ranks.size());
+  const std::string heading = evaluation.ranks.size() <= kAllRanks
+                                  ? "Ranks (-: not replayed through the allocator; device is then allocated + outside)"
+                                  : fmt::format(
+                                        "Ranks (-: allocator not replayed; device is then allocated + outside): the {} "
+                                        "of {} with the most device memory, and the one with the least",
+                                        kHighest, evaluation.ranks.size());
   return heading + "\n" + table.text();
 }
 
@@ -99,6 +103,7 @@ std::string breakdown_table(const Evaluation& evaluation) {
     row(std::string(plan::tensor_kind_name(static_cast<plan::TensorKind>(kind))), fixed[kind],
         worst.peak.by_kind[kind]);
   }
+  row("fragmentation", 0, worst.fragmentation_bytes());
   row("outside the allocator", worst.outside_bytes, worst.outside_bytes);
   row("device", std::accumulate(fixed.begin(), fixed.end(), worst.outside_bytes), worst.device_bytes());
   return fmt::format("Memory of rank {}\n", worst.rank) + table.text();

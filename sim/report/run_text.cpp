@@ -47,9 +47,10 @@ std::string verdict_block(const Evaluation& evaluation) {
   const memory::RankMemory& worst = evaluation.worst;
   std::string text =
       fmt::format("{:<5} {}\n", search::verdict_name(evaluation.fit.verdict), verdict_sentence(evaluation));
-  text += wrapped("      memory   ", fmt::format("{} allocated + {} outside the allocator; {} of capacity",
-                                                 gib(worst.peak.allocated_bytes), gib(worst.outside_bytes),
-                                                 gib(evaluation.fit.capacity_bytes)));
+  text += wrapped("      memory   ",
+                  fmt::format("{} allocated + {} fragmentation + {} outside the allocator; {} of capacity",
+                              gib(worst.peak.allocated_bytes), gib(worst.fragmentation_bytes()),
+                              gib(worst.outside_bytes), gib(evaluation.fit.capacity_bytes)));
   if (worst.host_bytes > 0) {
     text += wrapped("      host     ", fmt::format("{} of rank {} in host memory", gib(worst.host_bytes), worst.rank));
   }

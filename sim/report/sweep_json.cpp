@@ -35,7 +35,7 @@ Json sweep_row_json(const search::SweepRow& row) {
           {"verdict", search::verdict_name(e.fit.verdict)},
           {"step_time_s", e.step_s},
           {"peak_allocated_bytes", e.worst.peak.allocated_bytes},
-          {"peak_reserved_bytes", nullptr},
+          {"peak_reserved_bytes", e.worst.reserved_bytes},
           {"device_bytes", e.fit.device_bytes},
           {"usable_bytes", e.fit.usable_bytes},
           {"headroom_fraction", e.fit.headroom_fraction},

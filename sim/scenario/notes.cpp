@@ -41,9 +41,6 @@ void assume_memory(const Raw& raw, const Scenario& scenario, Lines& lines) {
   if (!raw.places.stated("memory.usable_fraction")) {
     lines.push_back(fmt::format("memory.usable_fraction is not stated: {}", scenario.memory.usable_fraction));
   }
-  if (scenario.memory.expandable_segments) {
-    lines.push_back("memory.expandable_segments is recorded, but reserved memory is not modelled yet");
-  }
   if (raw.granularity == RecomputeGranularity::full && !raw.places.stated("memory.recompute_method")) {
     lines.push_back("memory.recompute_method is not stated: uniform, each layer by itself");
   }

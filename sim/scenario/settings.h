@@ -77,7 +77,7 @@ struct Memory {
   double usable_fraction = 0.94;
   std::optional<std::int64_t> given_static_bytes;  // parameters, gradients, optimizer states as given, not counted
   Accounting accounting = Accounting::replay;
-  bool expandable_segments = false;  // recorded; reserved memory is not modelled yet
+  bool expandable_segments = false;  // of PyTorch's allocator
   std::set<OffloadModule> offload_modules;
 };
 

@@ -9,6 +9,7 @@
 #include "model/parameters.h"
 #include "plan/plan.h"
 #include "routing/statistics.h"
+#include "search/reserved_ranks.h"
 #include "search/routing_summary.h"
 
 namespace moeplan::search {
@@ -25,24 +26,14 @@ struct Iteration {
   plan::Plan plan;
   std::vector<memory::RankMemory> memory;
   engine::StepTime time;
-  std::int64_t device_bytes = 0;
 };
 
 Iteration run_iteration(const std::shared_ptr<const scenario::Scenario>& scenario, std::int64_t index, int threads) {
-  Iteration iteration{plan::make_plan(scenario, index, threads), {}, {}, 0};
-  for (std::int64_t rank = 0; rank < scenario->layout.world; ++rank) {
+  Iteration iteration{plan::make_plan(scenario, index, threads), {}, {}};
+  for (std::int64_t rank = 0; rank < scenario->layout.world; ++rank)
     iteration.memory.push_back(memory::replay(iteration.plan, rank));
-    iteration.device_bytes = std::max(iteration.device_bytes, iteration.memory.back().device_bytes());
-  }
   iteration.time = engine::run_step(iteration.plan);
   return iteration;
-}
-
-std::size_t worst_rank(const std::vector<memory::RankMemory>& ranks) {
-  std::size_t worst = 0;
-  for (std::size_t r = 1; r < ranks.size(); ++r)
-    if (ranks[r].device_bytes() > ranks[worst].device_bytes()) worst = r;
-  return worst;
 }
 
 std::vector<StageSummary> summarise_stages(const Iteration& iteration, const std::vector<memory::RankMemory>& ranks) {
@@ -97,6 +88,35 @@ double closed_form(Evaluation& evaluation, const plan::Plan& plan) {
   }
   evaluation.closed_form_total_bytes = std::max(evaluation.closed_form_total_bytes, total);
   return total;
+}
+
+// Reserved bytes of the followed ranks, into the ranks and stages; the worst of them is the evaluation's.
+void take_reserved(Evaluation& evaluation, const ReservedRanks& reserved, std::vector<StageSummary>& stages) {
+  for (const ReservedRanks::Followed& one : reserved.followed()) {
+    evaluation.ranks[static_cast<std::size_t>(one.best.rank)] = one.best;
+    StageSummary& stage = stages[static_cast<std::size_t>(one.best.stage)];
+    stage.peak_reserved_bytes = std::max(stage.peak_reserved_bytes, one.best.reserved_bytes);
+    if (one.best.rank != stage.peak_rank) continue;
+    stage.phase_reserved_bytes = one.best.phase_reserved_bytes;
+    stage.phase_allocated_bytes = one.best.phase_peak_bytes;
+  }
+  const ReservedRanks::Followed& worst = reserved.worst();
+  evaluation.worst = worst.best;
+  evaluation.alive = worst.alive;
+  evaluation.failure = worst.replay.result().failure;
+  const auto gib = [](std::int64_t bytes) { return base::format_gib(static_cast<double>(bytes)); };
+  if (evaluation.failure) {
+    const memory::AllocationFailure& f = *evaluation.failure;
+    const std::string where = f.iteration < 0 ? "while loading" : "in iteration " + std::to_string(f.iteration + 1);
+    evaluation.warnings.push_back("rank " + std::to_string(worst.best.rank) + " runs out of memory " + where + ": " +
+                                  f.tensor + " of " + gib(f.bytes) + (f.op.empty() ? "" : " at " + f.op) + ", with " +
+                                  gib(f.allocated_bytes) + " allocated and " + gib(f.reserved_bytes) + " reserved");
+  } else if (worst.best.retries > 0) {
+    evaluation.warnings.push_back("rank " + std::to_string(worst.best.rank) +
+                                  " fits only because the allocator gives cached memory back, " +
+                                  std::to_string(worst.best.retries) +
+                                  " times in the replayed iterations: those steps are slower than predicted");
+  }
 }
 
 // Where the ranks of a node together need more host memory than it has; "" where they do not, or nobody knows.
@@ -166,7 +186,7 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   std::vector<engine::TimeParts> means;
   std::vector<std::vector<StageSummary>> stages;
   const bool closed = scenario->memory.accounting == scenario::Accounting::closed_form;
-  std::int64_t highest = -1;
+  ReservedRanks reserved;
   for (std::int64_t i = 0; i < evaluation.iterations; ++i) {
     const Iteration iteration = run_iteration(scenario, i, workers);
     routing.add(iteration.plan);
@@ -178,14 +198,14 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
       if (iteration.memory[r].device_bytes() > evaluation.ranks[r].device_bytes())
         evaluation.ranks[r] = iteration.memory[r];
     stages.push_back(summarise_stages(iteration, evaluation.ranks));
-    if (iteration.device_bytes > highest) {
-      highest = iteration.device_bytes;
-      evaluation.worst = iteration.memory[worst_rank(iteration.memory)];
-      evaluation.alive = memory::alive_at_peak(iteration.plan, evaluation.worst);
-    }
+    const std::int64_t device = reserved.add(iteration.plan, iteration.memory, workers);
     const double closed_total = closed_form(evaluation, iteration.plan);
-    peaks.push_back(closed ? closed_total : static_cast<double>(iteration.device_bytes));
+    peaks.push_back(closed ? closed_total : static_cast<double>(device));
+    if (i + 1 == evaluation.iterations) reserved.finish(iteration.plan, workers);
   }
+  take_reserved(evaluation, reserved, stages.back());
+  // What more rounds of the last iteration take belongs to it.
+  if (!closed) peaks.back() = std::max(peaks.back(), static_cast<double>(evaluation.worst.device_bytes()));
   const auto& shown = evaluation.ranks[static_cast<std::size_t>(evaluation.closed_form_rank)];
   evaluation.replay_activation_bytes =
       shown.phase_peak_bytes[static_cast<std::size_t>(memory::Phase::steady_iteration)] - shown.static_bytes;

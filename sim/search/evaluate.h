@@ -10,6 +10,7 @@
 
 #include "engine/step.h"
 #include "memory/replay.h"
+#include "memory/reserved.h"
 #include "scenario/scenario.h"
 
 // A scenario evaluated: plan, memory replay of every rank and timed step, for each iteration asked for. Plain numbers
@@ -19,7 +20,7 @@ namespace moeplan::search {
 enum class Verdict { fits, tight, oom };    // tight: fits with less than 5 % headroom
 std::string verdict_name(Verdict verdict);  // "FITS", "TIGHT", "OOM"
 
-// What decides the verdict. Replay: allocated + outside of the rank with the largest device bytes. Closed form: static
+// What decides the verdict. Replay: reserved + outside of the rank with the largest device bytes. Closed form: static
 // + activations of MemFine's equations.
 struct Fit {
   Verdict verdict = Verdict::fits;
@@ -33,6 +34,8 @@ struct StageSummary {
   std::int64_t stage = 0, first_rank = 0, last_rank = 0, first_layer = 0, last_layer = 0,
                layer_count = 0;  // -1 without layers; with virtual stages those between belong to other stages too
   std::int64_t peak_allocated_bytes = 0, peak_rank = 0, static_bytes = 0;
+  std::int64_t peak_reserved_bytes = 0;  // largest of the ranks whose allocator is replayed
+  std::array<std::int64_t, memory::kPhases> phase_reserved_bytes{}, phase_allocated_bytes{};  // of peak_rank
   double busy_s = 0, bubble_s = 0;  // means over the stage's ranks
   double s_max_rows = 0;            // with MemFine: rows that the adaptive rule allows; else 0
   std::vector<std::pair<std::int64_t, std::int64_t>> layer_ranges;  // (first, last), several with virtual stages
@@ -73,10 +76,12 @@ Distribution distribution(std::vector<double> values);
 struct Evaluation {
   std::shared_ptr<const scenario::Scenario> scenario;
   Fit fit;
-  memory::RankMemory worst;                 // rank with the largest device bytes (lowest rank on ties)
-  std::vector<memory::AliveTensor> alive;   // at the worst rank's peak
-  std::vector<memory::RankMemory> ranks;    // per rank: its highest over the iterations
-  double closed_form_activation_bytes = 0;  // largest over ranks
+  memory::RankMemory worst;  // rank with the largest device bytes (lowest rank on ties), of those whose allocator is
+                             // replayed: each stage's highest allocated peak
+  std::optional<memory::AllocationFailure> failure;  // the first allocation of that rank that does not fit
+  std::vector<memory::AliveTensor> alive;            // at the worst rank's peak
+  std::vector<memory::RankMemory> ranks;             // per rank: its highest over the iterations
+  double closed_form_activation_bytes = 0;           // largest over ranks
   std::int64_t closed_form_rank = 0;
   std::int64_t replay_activation_bytes = 0;  // of the same rank: peak minus static
   double closed_form_total_bytes = 0;        // largest static + closed form over ranks and iterations
@@ -87,7 +92,7 @@ struct Evaluation {
   std::vector<StageSummary> stages;
   RoutingSummary routing;
   std::int64_t iterations = 1;
-  Distribution step_distribution, peak_distribution;  // over iterations; peak: largest device bytes of an iteration
+  Distribution step_distribution, peak_distribution;  // over iterations; peak: largest device bytes in an iteration
   double overflow_probability = 0;                    // share of iterations whose peak is above usable
   std::vector<std::string> warnings;                  // of the evaluation, beside the scenario's
   std::int64_t ops = 0;                               // engine ops evaluated, for --stats

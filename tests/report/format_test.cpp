@@ -33,7 +33,7 @@ TEST_CASE("absolute paths are cut to their last part, other slashes stay") {
 
 TEST_CASE("the verdict sentence says what is left, or what is missing") {
   search::Evaluation e = small_evaluation();
-  CHECK(verdict_sentence(e) == "rank 2 peaks at 16.00 GiB of 32.00 GiB usable (50 % headroom)");
+  CHECK(verdict_sentence(e) == "rank 2 peaks at 18.00 GiB of 36.00 GiB usable (50 % headroom)");
   e.fit = search::judge(32 * kGiB, 32 * kGiB, 64 * kGiB);
   CHECK(verdict_sentence(e) == "rank 2 peaks at 32.00 GiB of 32.00 GiB usable (0.0 % headroom)");
   e.fit = search::judge(33 * kGiB, 32 * kGiB, 64 * kGiB);

@@ -104,8 +104,8 @@ TEST_CASE("the JSON of compare holds its minimum") {
   const std::string assumptions = j["assumptions"].dump();
   CHECK(policy["dropped_share"] == 0.0);
   CHECK(policy["moved_bytes"] == 0.0);
-  CHECK(policy["peak_reserved_bytes"].is_null());
-  CHECK(holds(assumptions, "peak_reserved_bytes"));
+  CHECK(policy["peak_reserved_bytes"] == 17 * kGiB);
+  CHECK(holds(assumptions, "uncertainty.peak_allocated_bytes"));
 }
 
 TEST_CASE("rows of a sweep line up under their header, refused ones say why") {

@@ -59,10 +59,9 @@ TEST_CASE("defaults that matter are listed when nothing states them, and not whe
   CHECK(stated.assumptions.empty());
 }
 
-TEST_CASE("expandable segments are recorded and named as not modelled") {
-  const Scenario s = resolve(kSmall, {{"expandable_segments", "true"}});
-  CHECK(s.memory.expandable_segments);
-  CHECK(holds(s.assumptions, "reserved memory is not modelled yet"));
+TEST_CASE("expandable segments are off unless stated") {
+  CHECK(resolve(kSmall, {{"expandable_segments", "true"}}).memory.expandable_segments);
+  CHECK_FALSE(resolve(kSmall, {}).memory.expandable_segments);
 }
 
 TEST_CASE("types of the optimizer become bytes an element") {

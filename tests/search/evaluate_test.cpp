@@ -48,12 +48,24 @@ TEST_CASE("several iterations give distributions; one overflowing iteration of t
   auto e = search::evaluate(scenario, 1);
   CHECK(e.peak_distribution.max > e.peak_distribution.p50);  // step 1 is skewed
   CHECK(e.overflow_probability == 0);
-  // A card that holds step 0 but not step 1.
+  // A card between what the two steps reserve: giving back what is cached is enough, and is said.
   const double between = (e.peak_distribution.p50 + e.peak_distribution.max) / 2;
   scenario->hardware.device.memory_capacity.value = between / scenario->memory.usable_fraction;
-  e = search::evaluate(scenario, 1);
+  auto tight = search::evaluate(scenario, 1);
+  CHECK(tight.overflow_probability == 0);
+  CHECK(tight.fit.verdict == search::Verdict::tight);
+  CHECK(tight.worst.retries > 0);
+  REQUIRE(tight.warnings.size() == 1);
+  CHECK(tight.warnings[0].find("fits only because the allocator gives cached memory back") != std::string::npos);
+  // As the card shrinks, step 1 is the first that does not fit.
+  for (double card = between; e.overflow_probability == 0; card -= 256 * 1024) {
+    scenario->hardware.device.memory_capacity.value = card / scenario->memory.usable_fraction;
+    e = search::evaluate(scenario, 1);
+  }
   CHECK(e.overflow_probability == 0.5);
   CHECK(e.fit.verdict == search::Verdict::oom);
+  REQUIRE(e.failure.has_value());
+  CHECK(e.failure->iteration == 1);
 }
 
 TEST_CASE("recommendation: fastest that fits with headroom, else fastest that fits, else lowest peak") {
@@ -169,8 +181,9 @@ TEST_CASE("imbalance is that of one step, not of the sum over iterations") {
 TEST_CASE("a closed form that fits while the replay does not is said") {
   const auto e = search::evaluate(moeplan::test::scenario_file("papers/memfine/model-2-full.yaml"));
   CHECK(e.fit.verdict != search::Verdict::oom);
-  REQUIRE(e.warnings.size() == 1);
-  CHECK(e.warnings[0].find("the replay of tensors does not fit") != std::string::npos);
+  REQUIRE(e.warnings.size() == 2);
+  CHECK(e.warnings[0].find("runs out of memory") != std::string::npos);
+  CHECK(e.warnings[1].find("the replay of tensors does not fit") != std::string::npos);
   CHECK(search::evaluate(Small{}.make()).warnings.empty());
 }
 

@@ -1,0 +1,82 @@
+#include "search/reserved_ranks.h"
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+
+#include "base/check.h"
+
+namespace moeplan::search {
+
+namespace {
+
+constexpr std::int64_t kIterations = 3;  // from loading on: moments appear in the first, the second reuses their holes
+
+// Ranks are independent: each thread takes every n-th.
+void each(std::size_t count, int threads, const std::function<void(std::size_t)>& run) {
+  const auto workers = std::min<std::size_t>(count, static_cast<std::size_t>(std::max(threads, 1)));
+  std::vector<std::jthread> pool;
+  for (std::size_t worker = 1; worker < workers; ++worker)
+    pool.emplace_back([&, worker] {
+      for (std::size_t i = worker; i < count; i += workers) run(i);
+    });
+  for (std::size_t i = 0; i < count; i += workers) run(i);
+}
+
+}  // namespace
+
+std::int64_t ReservedRanks::add(const plan::Plan& plan, const std::vector<memory::RankMemory>& ranks, int threads) {
+  std::vector<const memory::RankMemory*> highest(static_cast<std::size_t>(plan.scenario->layout.pp), nullptr);
+  for (const memory::RankMemory& rank : ranks) {
+    const memory::RankMemory*& best = highest[static_cast<std::size_t>(rank.stage)];
+    if (best == nullptr || rank.peak.allocated_bytes > best->peak.allocated_bytes) best = &rank;
+  }
+  for (const memory::RankMemory* rank : highest) {
+    const auto place = std::lower_bound(followed_.begin(), followed_.end(), rank->rank,
+                                        [](const Followed& f, std::int64_t id) { return f.best.rank < id; });
+    if (place != followed_.end() && place->best.rank == rank->rank) continue;
+    followed_.insert(place,
+                     Followed{memory::ReservedReplay(plan, rank->rank, memory::allocator_settings(plan, rank->rank)),
+                              memory::RankMemory{*rank}, memory::alive_at_peak(plan, *rank), 0});
+  }
+  each(followed_.size(), threads, [&](std::size_t i) {
+    Followed& one = followed_[i];
+    const memory::RankMemory& now = ranks[static_cast<std::size_t>(one.best.rank)];
+    if (now.peak.allocated_bytes > one.best.peak.allocated_bytes) {
+      one.best = now;
+      one.alive = memory::alive_at_peak(plan, now);
+    }
+    one.highest_bytes = one.replay.run(plan);
+  });
+  std::int64_t device = 0;
+  for (const Followed& one : followed_) device = std::max(device, one.highest_bytes + one.best.outside_bytes);
+  return device;
+}
+
+void ReservedRanks::finish(const plan::Plan& plan, int threads) {
+  each(followed_.size(), threads, [&](std::size_t i) {
+    Followed& one = followed_[i];
+    while (one.replay.iterations() < kIterations) one.highest_bytes = one.replay.run(plan);
+    const memory::Reserved reserved = one.replay.result();
+    one.best.reserved_bytes = reserved.peak_bytes;
+    one.best.phase_reserved_bytes = reserved.phase_reserved_bytes;
+    one.best.retries = reserved.retries;
+  });
+}
+
+const ReservedRanks::Followed& ReservedRanks::worst() const {
+  MOEPLAN_CHECK(!followed_.empty(), "the worst rank of no iteration");
+  const Followed* worst = &followed_.front();
+  for (const Followed& one : followed_)
+    if (one.best.device_bytes() > worst->best.device_bytes()) worst = &one;
+  return *worst;
+}
+
+std::vector<memory::AllocationFailure> ReservedRanks::failures() const {
+  std::vector<memory::AllocationFailure> list;
+  for (const Followed& one : followed_)
+    if (const auto result = one.replay.result(); result.failure) list.push_back(*result.failure);
+  return list;
+}
+
+}  // namespace moeplan::search
