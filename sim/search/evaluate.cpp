@@ -199,7 +199,8 @@ Distribution distribution(std::vector<double> values) {
   return Distribution{at(0.50), at(0.95), at(0.99), values.back()};
 }
 
-Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads) {
+Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads,
+                    const std::vector<std::int64_t>& reserved_of) {
   const int workers = thread_count(threads);
   Evaluation evaluation;
   evaluation.scenario = scenario;
@@ -209,7 +210,7 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   std::vector<engine::TimeParts> means;
   std::vector<std::vector<StageSummary>> stages;
   const bool closed = scenario->memory.accounting == scenario::Accounting::closed_form;
-  ReservedRanks reserved;
+  ReservedRanks reserved(reserved_of);
   for (std::int64_t i = 0; i < evaluation.iterations; ++i) {
     const Iteration iteration = run_iteration(scenario, i, workers);
     routing.add(iteration.plan);
