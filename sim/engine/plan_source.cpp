@@ -36,9 +36,24 @@ std::int64_t to_ps(const plan::Plan& plan, const std::string& what, double secon
 
 using plan::stream_bit;
 // The chain of ops that wait for each other: all but the sends, which run beside it.
-constexpr std::uint16_t kChain = stream_bit(Stream::compute) | stream_bit(Stream::ep) | stream_bit(Stream::tp) |
-                                 stream_bit(Stream::dp) | stream_bit(Stream::receive_previous) |
-                                 stream_bit(Stream::receive_next);
+constexpr std::uint16_t kChain = stream_bit(Stream::compute) | stream_bit(Stream::ep) | stream_bit(Stream::ep_behind) |
+                                 stream_bit(Stream::tp) | stream_bit(Stream::dp) |
+                                 stream_bit(Stream::receive_previous) | stream_bit(Stream::receive_next);
+// Of a microbatch that takes turns with another: its own exchanges and pipeline neighbour, and the shared rest.
+constexpr std::uint16_t kForwardLane =
+    kChain & ~(stream_bit(Stream::ep_behind) | stream_bit(Stream::receive_next)) & 0xffff;
+constexpr std::uint16_t kBackwardLane =
+    kChain & ~(stream_bit(Stream::ep) | stream_bit(Stream::receive_previous)) & 0xffff;
+constexpr std::uint16_t kExchanges = stream_bit(Stream::ep) | stream_bit(Stream::ep_behind);
+
+std::uint16_t chain_of(const plan::Op& op, plan::Lane lane) {
+  if (op.beside_exchange) return static_cast<std::uint16_t>(kChain & ~kExchanges);
+  if (lane == plan::Lane::alone) return kChain;
+  const std::uint16_t own = lane == plan::Lane::forward ? kForwardLane : kBackwardLane;
+  // Exchanges of both share the links: one after the other.
+  return op.stream == Stream::ep ? own | kExchanges : own;
+}
+
 // What is fetched ahead of its use waits for nothing that the chain computes.
 bool fetches_ahead(const plan::Op& op) {
   return op.asynchronous && (op.stream == Stream::gather || op.stream == Stream::from_host);
@@ -69,7 +84,9 @@ const plan::Op* PlanSource::find(std::int64_t rank, Cursor& cursor, const plan::
     const plan::Visit& v = program.visits[cursor.visit];
     const plan::Block& block = plan_.blocks[static_cast<std::size_t>(v.block)];
     const auto& ops = v.direction == schedule::Direction::forward ? block.forward : block.backward;
-    while (cursor.op < ops.size()) {
+    const std::size_t end = std::min<std::size_t>(v.end_op, ops.size());
+    cursor.op = std::max<std::size_t>(cursor.op, v.first_op);
+    while (cursor.op < end) {
       const plan::Op& op = ops[cursor.op++];
       // Hand-overs between blocks are for the memory replay alone.
       if (op.work == Work::fixed && op.launches == 0) continue;
@@ -89,8 +106,10 @@ bool PlanSource::next(std::int64_t rank, TimedOp& out) {
   if (op == nullptr) return false;
   const auto& host = plan_.scenario->hardware.host;
   out = TimedOp{};
-  out.stream = static_cast<std::uint8_t>(op->stream);
-  out.wait_streams = static_cast<std::uint16_t>(fetches_ahead(*op) ? op->joins : kChain | op->joins);
+  const bool behind = op->stream == Stream::ep && visit->lane == plan::Lane::backward;
+  out.stream = static_cast<std::uint8_t>(behind ? Stream::ep_behind : op->stream);
+  out.wait_streams =
+      static_cast<std::uint16_t>(fetches_ahead(*op) ? op->joins : chain_of(*op, visit->lane) | op->joins);
   out.issue_ps = to_ps(plan_, op->name, host.launch.value * op->launches);
   out.host_sync = op->host_sync;
   out.sync_ps = to_ps(plan_, op->name, host.sync.value);
@@ -213,20 +232,34 @@ void PlanSource::done(std::int64_t rank, const OpTimes& times) {
   const plan::Op* op = find(rank, state.done, &visit);
   MOEPLAN_CHECK(op != nullptr, "the engine finished an op that the program does not have");
   if (times.end_ps > kLongestStep_ps) too_long(plan_, "the step", static_cast<double>(times.end_ps) * kPicosecond);
-  attribute(state, *op, times);
+  attribute(state, *op, visit->lane, times);
 }
 
-void PlanSource::attribute(State& state, const plan::Op& op, const OpTimes& times) {
+void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times) {
   if (op.asynchronous) return;  // beside the chain: nobody waits for it here
+  if (lane != plan::Lane::alone && op.stream == Stream::ep) {
+    // Under the other microbatch's compute: what shows is what the next op of the lane waits for.
+    state.exchange_run_ps = times.end_ps - times.start_ps;
+    return;
+  }
   TimeParts& parts = state.time.parts;
   auto seconds = [](std::int64_t from, std::int64_t to) {
     return to > from ? static_cast<double>(to - from) * kPicosecond : 0.0;
   };
   // Before it could start: the host, or results from beside the chain.
   const std::int64_t issued = std::min(times.issued_ps, times.ready_ps);
-  parts.host_s += seconds(state.clock_ps, op.joins == 0 ? times.ready_ps : issued);
-  if (op.joins != 0) parts.exposed_dp_s += seconds(std::max(state.clock_ps, issued), times.ready_ps);
-  const double wait = seconds(times.ready_ps, times.start_ps), run = seconds(times.start_ps, times.end_ps);
+  parts.host_s += seconds(state.clock_ps, issued);
+  const std::int64_t from = std::max(state.clock_ps, issued);
+  if (op.joins != 0) {
+    parts.exposed_dp_s += seconds(from, times.ready_ps);
+  } else if (times.ready_ps > from) {  // an exchange that another microbatch did not hide: its run last, its wait first
+    const std::int64_t run = std::min(times.ready_ps - from, state.exchange_run_ps);
+    parts.exposed_ep_s += static_cast<double>(run) * kPicosecond;
+    parts.imbalance_wait_s += seconds(from, times.ready_ps - run);
+  }
+  // Only what lies behind the clock: of two microbatches that take turns one may have moved it on.
+  const std::int64_t started = std::max(times.start_ps, state.clock_ps);
+  const double wait = seconds(std::max(times.ready_ps, state.clock_ps), started), run = seconds(started, times.end_ps);
   const bool communicates =
       op.work == Work::collective || op.work == Work::all_to_all || op.work == Work::send || op.work == Work::receive;
   if (!communicates) {
@@ -242,7 +275,7 @@ void PlanSource::attribute(State& state, const plan::Op& op, const OpTimes& time
                                                 : parts.exposed_dp_s;
     exposed += run;
   }
-  state.clock_ps = times.end_ps;
+  state.clock_ps = std::max(state.clock_ps, times.end_ps);
 }
 
 }  // namespace moeplan::engine

@@ -34,6 +34,7 @@ class PlanSource : public ProgramSource {
     std::array<std::int64_t, topology::kGroupKinds> sequence{};  // collectives issued so far, by group kind
     std::array<std::int64_t, 4> transfers{};                     // sends and receives so far, by pipeline stream
     std::int64_t clock_ps = 0;                                   // end of the last op that the next one waits for
+    std::int64_t exchange_run_ps = 0;                            // of the last exchange beside another microbatch
     RankTime time;
   };
   // What a rendezvous needs to know when its last member arrives; made by the first.
@@ -46,7 +47,7 @@ class PlanSource : public ProgramSource {
   double duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank);
   void meet(const plan::Op& op, const plan::Visit& visit, std::int64_t rank, TimedOp& out);
   double collective_s(const plan::Op& op, std::int64_t bytes, std::span<const std::int64_t> ranks);
-  void attribute(State& state, const plan::Op& op, const OpTimes& times);
+  void attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times);
 
   const plan::Plan& plan_;
   std::vector<State> states_;

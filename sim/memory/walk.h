@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -30,13 +31,14 @@ class Walk {
       std::vector<std::int64_t>& frame = frames_[frame_index(visit)];
       if (frame.empty()) frame.assign(block.tensors.size(), kDead);
       const auto& ops = visit.direction == schedule::Direction::forward ? block.forward : block.backward;
-      for (std::size_t o = 0; o < ops.size(); ++o) {
+      const std::size_t end = std::min<std::size_t>(visit.end_op, ops.size());
+      for (std::size_t o = visit.first_op; o < end; ++o) {
         for (plan::TensorId id : ops[o].allocates) allocate(block, visit, frame, id);
         move(ops[o], visit);
         observe(v, o, live_);
         for (plan::TensorId id : ops[o].frees) release(block, frame, id);
       }
-      if (visit.direction == schedule::Direction::backward) {
+      if (visit.direction == schedule::Direction::backward && visit.last_part()) {
         for (std::size_t id = 0; id < frame.size(); ++id)
           MOEPLAN_CHECK(frame[id] == kDead, block.name + ": tensor outlives backward: " + block.tensors[id].name);
         std::vector<std::int64_t>().swap(frame);

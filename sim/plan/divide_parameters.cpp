@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "plan/group_transfers.h"
+#include "plan/shape.h"
 #include "plan/side_streams.h"
 #include "plan/static_memory.h"
 
@@ -8,35 +10,11 @@ namespace moeplan::plan {
 
 namespace {
 
-constexpr std::int64_t kD = 2;  // parameters are gathered and gradients arise in bf16
+constexpr std::int64_t kD = Shape::kElement;  // parameters are gathered and gradients arise in bf16
 
 std::uint32_t add_tensor(Block& block, TensorKind kind, const char* name, std::int64_t bytes) {
   block.tensors.push_back(Tensor{kind, name, Size{bytes, 0, {}}});
   return static_cast<std::uint32_t>(block.tensors.size() - 1);
-}
-
-Op transfer(const char* name, topology::GroupKind group, cost::Collective kind, std::int64_t bytes,
-            std::int64_t members) {
-  Op op;
-  op.name = name;
-  op.work = Work::collective;
-  op.family = Family::communication;
-  op.stream = kind == cost::Collective::all_gather ? Stream::gather : Stream::reduce;
-  op.asynchronous = true;
-  op.group = group;
-  op.collective = kind;
-  op.size.bytes = bytes;
-  op.members = members;
-  return op;
-}
-
-// Waits for the parameters that were asked for a block ago.
-Op wait_for_parameters() {
-  Op op;
-  op.name = "parameters are gathered";
-  op.work = Work::fixed;
-  op.joins = stream_bit(Stream::gather);
-  return op;
 }
 
 class Division {
@@ -74,14 +52,7 @@ class Division {
 
  private:
   void insert_transfers(std::vector<Op>& ops, std::size_t at, cost::Collective kind, std::int64_t element_bytes) {
-    const bool gathers = kind == cost::Collective::all_gather;
-    std::vector<Op> added;
-    if (parameters_.experts > 0) {
-      added.push_back(transfer(gathers ? "gather expert parameters" : "scatter expert gradients",
-                               topology::GroupKind::edp, kind, parameters_.experts * element_bytes, shards_.experts));
-    }
-    added.push_back(transfer(gathers ? "gather parameters" : "scatter gradients", topology::GroupKind::dp, kind,
-                             parameters_.dense * element_bytes, shards_.dense));
+    const std::vector<Op> added = group_transfers(kind, parameters_, shards_, element_bytes);
     ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at), added.begin(), added.end());
   }
 

@@ -144,7 +144,8 @@ Block make_optimizer_block(const scenario::Scenario& scenario, const StageParame
     b.collective("reduce gradients of replicated parameters", kTp, cost::Collective::all_reduce,
                  parameters.replicated * sent, {});
   constexpr auto kDp = topology::GroupKind::dp, kEdp = topology::GroupKind::edp;
-  if (!optimizer.shards_gradients()) {
+  const bool reduced = optimizer.shards_gradients() || scenario.training.overlap_grad_reduce;
+  if (!reduced) {
     b.collective("reduce gradients", kDp, reduce, dense_parameters * sent, {}).members = sharded ? shards.dense : 0;
     b.collective("reduce expert gradients", kEdp, reduce, expert_parameters * sent, {}).members =
         sharded ? shards.experts : 0;
@@ -157,7 +158,7 @@ Block make_optimizer_block(const scenario::Scenario& scenario, const StageParame
   }
   Op& gradient_norm =
       b.memory("gradient norm", Family::optimizer, static_cast<double>(owned * optimizer.main_grad_bytes), 4, {});
-  if (optimizer.shards_gradients()) gradient_norm.joins = stream_bit(Stream::reduce);
+  if (reduced) gradient_norm.joins = stream_bit(Stream::reduce);
   Op& norm = b.collective("gradient norm all-reduce", topology::GroupKind::world, cost::Collective::all_reduce, 8, {});
   norm.host_sync = true;  // the host checks the norm before the step
   const std::int64_t state = optimizer.master_bytes + optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes;
@@ -173,7 +174,7 @@ Block make_optimizer_block(const scenario::Scenario& scenario, const StageParame
                 host * static_cast<double>(owned * optimizer.main_grad_bytes));
     b.host_copy("parameters from the host", Family::optimizer, host * static_cast<double>(owned * kD));
   }
-  if (sharded && !optimizer.shards_parameters()) {
+  if (sharded && !optimizer.shards_parameters() && !scenario.training.overlap_param_gather) {
     b.collective("gather parameters", kDp, cost::Collective::all_gather, dense_parameters * kD, {}).members =
         shards.dense;
     b.collective("gather expert parameters", kEdp, cost::Collective::all_gather, expert_parameters * kD, {}).members =

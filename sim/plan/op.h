@@ -58,6 +58,7 @@ struct Tensor {
 enum class Stream : std::uint8_t {
   compute,
   ep,
+  ep_behind,  // of the microbatch in backward where two take turns
   tp,
   dp,
   send_next,
@@ -96,9 +97,10 @@ struct Op {
   Work work = Work::fixed;
   Family family = Family::dense;
   Stream stream = Stream::compute;
-  bool recompute = false;     // runs again what forward ran already
-  bool asynchronous = false;  // the next op does not wait for it
-  bool host_sync = false;     // the host reads a result (token counts) before it goes on
+  bool recompute = false;        // runs again what forward ran already
+  bool asynchronous = false;     // the next op does not wait for it
+  bool beside_exchange = false;  // runs while the exchange before it does: needs nothing of it
+  bool host_sync = false;        // the host reads a result (token counts) before it goes on
   std::uint16_t launches = 1;
   double seconds = 0;         // fixed
   std::int64_t n = 0, k = 0;  // grouped GEMM: one [k, n] matrix an expert

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <thread>
 
 #include "base/check.h"
 #include "base/checked.h"
-#include "model/parameters.h"
 #include "plan/replica_costs.h"
-#include "plan/side_streams.h"
+#include "plan/write_programs.h"
 
 namespace moeplan::plan {
 
@@ -55,145 +53,6 @@ std::int64_t routed_layers(const scenario::Scenario& scenario) {
   const bool mtp_routes = scenario.model.mtp_layers > 0 && scenario.model.mtp_kind() == model::LayerKind::moe;
   return scenario.model.moe_layer_count() + (mtp_routes ? scenario.model.mtp_layers : 0);
 }
-
-class Writer {
- public:
-  explicit Writer(Plan& plan) : plan_(plan) {}
-
-  void write() {
-    const auto& scenario = *plan_.scenario;
-    const std::int64_t vocabulary = plan_.shape.vocab_rank * scenario.model.hidden;
-    embedding_ = add(finished(make_embedding_block(scenario, plan_.shape), {vocabulary, 0}));
-    head_ = add(finished(make_head_block(scenario, plan_.shape), {vocabulary, 0}));
-    receive_ = add(make_receive_block(scenario, plan_.shape));
-    send_ = add(make_send_block(scenario, plan_.shape));
-    if (scenario.model.mtp_layers > 0)
-      mtp_ =
-          add(finished(make_mtp_block(scenario, plan_.shape), {2 * scenario.model.hidden * scenario.model.hidden, 0}));
-    for (std::int64_t stage = 0; stage < scenario.layout.pp; ++stage) {
-      const std::int32_t optimizer = add(make_optimizer_block(scenario, stage_parameters(scenario, stage)));
-      for (std::int64_t group = 0; group < plan_.groups_per_stage(); ++group)
-        plan_.programs.push_back(program(stage, group, optimizer));
-    }
-  }
-
- private:
-  // One block of a virtual stage, in forward order; `layer` of blocks that are no layer is -1, `moe_layer` of those
-  // that route nothing.
-  struct Entry {
-    std::int32_t block = -1, layer = -1, moe_layer = -1;
-    LayerTraits traits{};
-  };
-
-  std::int32_t add(Block block) {
-    plan_.blocks.push_back(std::move(block));
-    return static_cast<std::int32_t>(plan_.blocks.size() - 1);
-  }
-
-  Block finished(Block block, const BlockParameters& parameters) {
-    offload_activations(block, *plan_.scenario);
-    divide_parameters(block, *plan_.scenario, parameters);
-    return block;
-  }
-
-  BlockParameters layer_parameters(model::LayerKind kind) const {
-    const auto& layout = plan_.scenario->layout;
-    const auto p = model::rank_layer_parameters(plan_.scenario->model, kind, {layout.tp, layout.ep, layout.etp});
-    return {p.dense, p.experts};
-  }
-
-  std::int32_t dense_block(const LayerTraits& traits) {
-    const auto found = dense_blocks_.find(traits);
-    if (found != dense_blocks_.end()) return found->second;
-    return dense_blocks_[traits] = add(finished(make_dense_layer_block(*plan_.scenario, plan_.shape, traits),
-                                                layer_parameters(model::LayerKind::dense)));
-  }
-
-  std::int32_t moe_block(const policy::LayerDecision& decision, const LayerTraits& traits) {
-    const auto key = std::make_pair(traits, treatment_of(decision));
-    const auto found = moe_blocks_.find(key);
-    if (found != moe_blocks_.end()) return found->second;
-    return moe_blocks_[key] = add(finished(make_moe_layer_block(*plan_.scenario, plan_.shape, key.second, traits),
-                                           layer_parameters(model::LayerKind::moe)));
-  }
-
-  std::vector<Entry> entries_of(const scenario::StageChunk& chunk) {
-    const auto& model = plan_.scenario->model;
-    std::vector<Entry> entries;
-    entries.push_back({chunk.embedding ? embedding_ : receive_});
-    const auto layer_entry = [&](std::int32_t layer, model::LayerKind kind, std::int32_t moe_layer,
-                                 const LayerTraits& traits) {
-      if (kind == model::LayerKind::moe) return Entry{-1, layer, moe_layer, traits};
-      return Entry{dense_block(traits), layer, -1, traits};
-    };
-    const auto& block_layers = plan_.scenario->recompute.block_layers;
-    std::int64_t position = 0;  // in the virtual stage
-    const auto traits_of = [&](std::size_t layer) {
-      return LayerTraits{model.window(layer), block_layers && position++ >= *block_layers};
-    };
-    for (const std::int32_t layer : chunk.layers) {
-      const auto kind = model.layers[static_cast<std::size_t>(layer)];
-      const auto before = std::count(model.layers.begin(), model.layers.begin() + layer, model::LayerKind::moe);
-      entries.push_back(
-          layer_entry(layer, kind, static_cast<std::int32_t>(before), traits_of(static_cast<std::size_t>(layer))));
-    }
-    for (std::int32_t m = 0; m < chunk.mtp; ++m) {
-      entries.push_back({mtp_});
-      entries.push_back(layer_entry(static_cast<std::int32_t>(model.layer_count()) + m, model.mtp_kind(),
-                                    static_cast<std::int32_t>(model.moe_layer_count()) + m,
-                                    traits_of(model.layers.size() - 1)));
-      entries.push_back({head_});
-    }
-    entries.push_back({chunk.loss ? head_ : send_});
-    return entries;
-  }
-
-  Program program(std::int64_t stage, std::int64_t group, std::int32_t optimizer) {
-    const auto& scenario = *plan_.scenario;
-    Program program;
-    program.stage = stage;
-    std::vector<std::vector<Entry>> chunks;
-    std::vector<std::int32_t> first_slot;
-    for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
-      chunks.push_back(entries_of(scenario.stages.chunk(stage, v)));
-      first_slot.push_back(static_cast<std::int32_t>(program.slots));
-      program.slots += static_cast<std::int64_t>(chunks.back().size());
-    }
-    const auto* schedule = schedule::find_schedule(scenario.training.schedule);
-    MOEPLAN_CHECK(schedule != nullptr, "schedule was checked when the scenario was read");
-    for (const schedule::Slot& slot :
-         schedule->slots(stage, scenario.layout.pp, scenario.microbatches(), scenario.stages.vpp())) {
-      const auto chunk = static_cast<std::size_t>(slot.chunk);
-      const auto visit = [&](std::size_t i) {
-        const Entry& entry = chunks[chunk][i];
-        Visit v;
-        v.block = entry.moe_layer >= 0
-                      ? moe_block(plan_.decision(entry.moe_layer, slot.microbatch, group), entry.traits)
-                      : entry.block;
-        v.direction = slot.direction;
-        v.slot = first_slot[chunk] + static_cast<std::int32_t>(i);
-        v.layer = entry.layer;
-        v.moe_layer = entry.moe_layer;
-        v.microbatch = static_cast<std::int32_t>(slot.microbatch);
-        program.visits.push_back(v);
-      };
-      if (slot.direction == schedule::Direction::forward)
-        for (std::size_t i = 0; i < chunks[chunk].size(); ++i) visit(i);
-      else
-        for (std::size_t i = chunks[chunk].size(); i-- > 0;) visit(i);
-    }
-    Visit step;
-    step.block = optimizer;
-    step.slot = static_cast<std::int32_t>(program.slots++);
-    program.visits.push_back(step);
-    return program;
-  }
-
-  Plan& plan_;
-  std::int32_t embedding_ = 0, head_ = 0, receive_ = 0, send_ = 0, mtp_ = -1;
-  std::map<LayerTraits, std::int32_t> dense_blocks_;
-  std::map<std::pair<LayerTraits, Treatment>, std::int32_t> moe_blocks_;
-};
 
 std::vector<std::unique_ptr<policy::Policy>> stage_policies(const scenario::Scenario& scenario, std::int64_t stage) {
   std::vector<std::unique_ptr<policy::Policy>> list;
@@ -299,7 +158,7 @@ Plan make_plan(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t 
       plan.memfine_max_rows.push_back(memfine_max_rows(*scenario, *scenario->policies.memfine, stage));
   }
   decide_all(plan, threads);
-  Writer(plan).write();
+  write_programs(plan);
   return plan;
 }
 

@@ -15,6 +15,10 @@
 // differ in their row counts alone, which the decisions hold.
 namespace moeplan::plan {
 
+// Two microbatches under way together, one in forward and one in backward: each waits for its own communication only.
+enum class Lane : std::uint8_t { alone, forward, backward };
+
+// A block in one direction, or a part of its ops where two microbatches take turns.
 struct Visit {
   std::int32_t block = 0;
   schedule::Direction direction = schedule::Direction::forward;
@@ -22,6 +26,10 @@ struct Visit {
   std::int32_t layer = -1;      // global layer, -1 for the other blocks
   std::int32_t moe_layer = -1;  // among the MoE layers
   std::int32_t microbatch = 0;
+  std::uint32_t first_op = 0, end_op = kAllOps;
+  Lane lane = Lane::alone;
+  static constexpr std::uint32_t kAllOps = 0xffffffff;
+  bool last_part() const { return end_op == kAllOps; }
 };
 
 struct Program {

@@ -22,4 +22,12 @@ void divide_parameters(Block& block, const scenario::Scenario& scenario, const B
 // copied while the neighbouring blocks run.
 void offload_activations(Block& block, const scenario::Scenario& scenario);
 
+// Weight gradients of experts move behind the exchange that follows them, so that they run while rows travel.
+void delay_expert_wgrads(Block& block);
+
+// Under overlap_param_gather parameters of the block ahead are gathered while the block runs forward; under
+// overlap_grad_reduce its gradients are summed over their replicas while the blocks behind run. For edge blocks of
+// shardings that do neither in every microbatch.
+void overlap_step_edges(Block& block, const scenario::Scenario& scenario, const BlockParameters& parameters);
+
 }  // namespace moeplan::plan

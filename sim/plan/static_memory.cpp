@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "model/parameters.h"
 #include "plan/shape.h"
+#include "plan/write_programs.h"
 #include "policy/closed_form.h"
 #include "policy/lrmoe.h"
 #include "schedule/schedule.h"
@@ -46,12 +47,9 @@ bool full(const scenario::Scenario& scenario) {
 
 // Microbatches whose forward has run and whose backward has not, at most: what the schedule itself does.
 double in_flight(const scenario::Scenario& scenario, std::int64_t stage) {
-  const auto* schedule = schedule::find_schedule(scenario.training.schedule);
-  MOEPLAN_CHECK(schedule != nullptr, "schedule was checked when the scenario was read");
-  const std::int64_t chunks = scenario.stages.vpp();
-  const auto slots = schedule->slots(stage, scenario.layout.pp, scenario.microbatches(), chunks);
   // Of virtual stages each holds its share of the stage's layers.
-  return static_cast<double>(schedule::most_in_flight(slots)) / static_cast<double>(chunks);
+  return static_cast<double>(schedule::most_in_flight(stage_slots(scenario, stage))) /
+         static_cast<double>(scenario.stages.vpp());
 }
 
 // Token terms of the closed form: of one layer of each kind that the stage has, and of all its layers.

@@ -147,7 +147,7 @@ std::string training(MegatronOptions& options, std::int64_t gpus) {
   // Megatron computes the loss unfused unless asked.
   section.add("cross_entropy_loss_fusion", options.flag("cross_entropy_loss_fusion") ? "true" : "false");
   cuda_graphs(options, section);
-  for (const char* key : {"tp_comm_overlap", "overlap_grad_reduce"}) {
+  for (const char* key : {"tp_comm_overlap", "overlap_grad_reduce", "overlap_param_gather"}) {
     if (options.flag(key)) section.add(key, "true");
   }
   const double iterations = static_cast<double>(options.integer_or("train_iters", 0));

@@ -26,7 +26,6 @@ constexpr auto kUnsupported = std::to_array<Unsupported>({
     {"moe_router_padding_for_fp8"},
     {"moe_router_padding_for_quantization"},
     // Overlap and graphs.
-    {"overlap_param_gather"},
     {"overlap_param_gather_with_optimizer_step"},
     {"moe_shared_expert_overlap"},
     {"overlap_p2p_communication_warmup_flush"},

@@ -43,6 +43,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"training.cuda_graph_scope"},
     {"training.tp_comm_overlap"},
     {"training.overlap_grad_reduce"},
+    {"training.overlap_param_gather"},
     {"training.schedule"},
     {"training.total_tokens"},
     {"optimizer", {}, true},

@@ -122,6 +122,7 @@ void read_training(config::Reader reader, Raw& raw) {
   read_graph_scope(reader, raw.training);
   raw.training.tp_comm_overlap = reader.flag_or("tp_comm_overlap", false);
   raw.training.overlap_grad_reduce = reader.flag_or("overlap_grad_reduce", false);
+  raw.training.overlap_param_gather = reader.flag_or("overlap_param_gather", false);
   raw.training.schedule = schedules[supported_choice(reader, "schedule", schedules, later_schedules, usual)];
   raw.training.total_tokens = reader.real_or("total_tokens", 0.0, {0.0, 1e18, true});
   reader.finish();

@@ -43,7 +43,7 @@ struct Training {
   bool fused_cross_entropy = true;
   CudaGraphs cuda_graphs = CudaGraphs::none;
   std::set<std::string> cuda_graph_scope;  // modules that are captured; empty: whole layers
-  bool tp_comm_overlap = false, overlap_grad_reduce = false;
+  bool tp_comm_overlap = false, overlap_grad_reduce = false, overlap_param_gather = false;
   double total_tokens = 0;  // 0: not stated
   std::int64_t iterations = 1;
 };

@@ -31,6 +31,20 @@ const ScheduleEntry* find_schedule(const std::string& name) {
   return nullptr;
 }
 
+std::vector<Slot> one_forward_ahead(const std::vector<Slot>& slots) {
+  std::vector<Slot> forwards, backwards, result;
+  for (const Slot& slot : slots) (slot.direction == Direction::forward ? forwards : backwards).push_back(slot);
+  const auto first_backward =
+      std::find_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.direction == Direction::backward; });
+  const auto ahead = static_cast<std::size_t>(first_backward - slots.begin());
+  result.assign(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(ahead));
+  for (std::size_t i = 0; i < backwards.size(); ++i) {
+    if (ahead + i < forwards.size()) result.push_back(forwards[ahead + i]);
+    result.push_back(backwards[i]);
+  }
+  return result;
+}
+
 std::int64_t most_in_flight(const std::vector<Slot>& slots) {
   std::int64_t now = 0, most = 0;
   for (const Slot& slot : slots) {

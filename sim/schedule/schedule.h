@@ -28,6 +28,9 @@ struct ScheduleEntry {
 // stages, warm-up of min(2(p - r - 1) + (v - 1)p, m v) forwards.
 std::span<const ScheduleEntry> schedule_table();
 const ScheduleEntry* find_schedule(const std::string& name);
+// The same microbatches with one more forward before the first backward, so that each backward after it can take turns
+// with a forward of another microbatch (Megatron-Core's overlap of expert-parallel communication).
+std::vector<Slot> one_forward_ahead(const std::vector<Slot>& slots);
 // Most (microbatch, chunk) pairs whose forward has run and whose backward has not, at any time on that stage.
 std::int64_t most_in_flight(const std::vector<Slot>& slots);
 

@@ -1,0 +1,155 @@
+#include "plan/write_programs.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "plan/block_set.h"
+
+namespace moeplan::plan {
+
+namespace {
+
+// One block of a virtual stage, in forward order; `layer` of what is no layer is -1, `moe_layer` of what routes
+// nothing.
+struct Entry {
+  enum class Kind : std::uint8_t { embedding, receive, layer, mtp, head, send } kind = Kind::layer;
+  std::int32_t layer = -1, moe_layer = -1;
+  LayerTraits traits{};
+};
+
+std::vector<Entry> entries_of(const scenario::Scenario& scenario, const scenario::StageChunk& chunk) {
+  const auto& model = scenario.model;
+  const auto& block_layers = scenario.recompute.block_layers;
+  std::int64_t position = 0;  // in the virtual stage
+  const auto layer_entry = [&](std::int32_t layer, model::LayerKind kind, std::int64_t moe_layer, std::size_t like) {
+    Entry entry;
+    entry.layer = layer;
+    if (kind == model::LayerKind::moe) entry.moe_layer = static_cast<std::int32_t>(moe_layer);
+    entry.traits = {model.window(like), block_layers && position++ >= *block_layers};
+    return entry;
+  };
+  std::vector<Entry> entries;
+  entries.push_back({chunk.embedding ? Entry::Kind::embedding : Entry::Kind::receive});
+  for (const std::int32_t layer : chunk.layers) {
+    const auto at = static_cast<std::size_t>(layer);
+    const auto before = std::count(model.layers.begin(), model.layers.begin() + layer, model::LayerKind::moe);
+    entries.push_back(layer_entry(layer, model.layers[at], before, at));
+  }
+  for (std::int32_t m = 0; m < chunk.mtp; ++m) {
+    entries.push_back({Entry::Kind::mtp});
+    entries.push_back(layer_entry(static_cast<std::int32_t>(model.layer_count()) + m, model.mtp_kind(),
+                                  model.moe_layer_count() + m, model.layers.size() - 1));
+    entries.push_back({Entry::Kind::head});
+  }
+  entries.push_back({chunk.loss ? Entry::Kind::head : Entry::Kind::send});
+  return entries;
+}
+
+class Writer {
+ public:
+  explicit Writer(Plan& plan) : plan_(plan), blocks_(plan) {}
+
+  Program program(std::int64_t stage, std::int64_t group, std::int32_t optimizer) {
+    const auto& scenario = *plan_.scenario;
+    Program program;
+    program.stage = stage;
+    std::vector<Chunk> chunks;
+    for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
+      chunks.push_back({entries_of(scenario, scenario.stages.chunk(stage, v)), program.slots});
+      program.slots += static_cast<std::int64_t>(chunks.back().entries.size());
+    }
+    const auto slots = stage_slots(scenario, stage);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      auto visits = visits_of(slots[i], chunks, group);
+      if (pairs(slots, i)) {
+        visits = take_turns(visits, visits_of(slots[i + 1], chunks, group), plan_.blocks);
+        ++i;
+      }
+      program.visits.insert(program.visits.end(), visits.begin(), visits.end());
+    }
+    Visit step;
+    step.block = optimizer;
+    step.slot = static_cast<std::int32_t>(program.slots++);
+    program.visits.push_back(step);
+    return program;
+  }
+
+  BlockSet& blocks() { return blocks_; }
+
+ private:
+  struct Chunk {
+    std::vector<Entry> entries;
+    std::int64_t first_slot = 0;
+  };
+
+  // A forward and the backward behind it that take turns: of different microbatches or virtual stages.
+  bool pairs(const std::vector<schedule::Slot>& slots, std::size_t i) const {
+    if (!plan_.scenario->dispatch.overlap || i + 1 >= slots.size()) return false;
+    const schedule::Slot &first = slots[i], &second = slots[i + 1];
+    return first.direction == schedule::Direction::forward && second.direction == schedule::Direction::backward &&
+           (first.microbatch != second.microbatch || first.chunk != second.chunk);
+  }
+
+  std::vector<Visit> visits_of(const schedule::Slot& slot, const std::vector<Chunk>& chunks, std::int64_t group) {
+    const bool forward = slot.direction == schedule::Direction::forward;
+    const bool edge = forward ? slot.microbatch == 0 : slot.microbatch + 1 == plan_.scenario->microbatches();
+    const Chunk& chunk = chunks[static_cast<std::size_t>(slot.chunk)];
+    std::vector<Visit> visits;
+    for (std::size_t i = 0; i < chunk.entries.size(); ++i) {
+      const Entry& entry = chunk.entries[i];
+      Visit visit;
+      visit.block = block_of(entry, slot.microbatch, group, edge);
+      visit.direction = slot.direction;
+      visit.slot = static_cast<std::int32_t>(chunk.first_slot + static_cast<std::int64_t>(i));
+      visit.layer = entry.layer;
+      visit.moe_layer = entry.moe_layer;
+      visit.microbatch = static_cast<std::int32_t>(slot.microbatch);
+      visits.push_back(visit);
+    }
+    if (!forward) std::reverse(visits.begin(), visits.end());
+    return visits;
+  }
+
+  std::int32_t block_of(const Entry& entry, std::int64_t microbatch, std::int64_t group, bool edge) {
+    switch (entry.kind) {
+      case Entry::Kind::embedding:
+        return blocks_.embedding(edge);
+      case Entry::Kind::receive:
+        return blocks_.receive();
+      case Entry::Kind::mtp:
+        return blocks_.mtp(edge);
+      case Entry::Kind::head:
+        return blocks_.head(edge);
+      case Entry::Kind::send:
+        return blocks_.send();
+      case Entry::Kind::layer:
+        break;
+    }
+    if (entry.moe_layer < 0) return blocks_.dense(entry.traits, edge);
+    return blocks_.moe(entry.traits, treatment_of(plan_.decision(entry.moe_layer, microbatch, group)), edge);
+  }
+
+  Plan& plan_;
+  BlockSet blocks_;
+};
+
+}  // namespace
+
+std::vector<schedule::Slot> stage_slots(const scenario::Scenario& scenario, std::int64_t stage) {
+  const auto* schedule = schedule::find_schedule(scenario.training.schedule);
+  MOEPLAN_CHECK(schedule != nullptr, "schedule was checked when the scenario was read");
+  auto slots = schedule->slots(stage, scenario.layout.pp, scenario.microbatches(), scenario.stages.vpp());
+  return scenario.dispatch.overlap ? schedule::one_forward_ahead(slots) : slots;
+}
+
+void write_programs(Plan& plan) {
+  Writer writer(plan);
+  for (std::int64_t stage = 0; stage < plan.scenario->layout.pp; ++stage) {
+    const std::int32_t optimizer = writer.blocks().optimizer(stage);
+    for (std::int64_t group = 0; group < plan.groups_per_stage(); ++group)
+      plan.programs.push_back(writer.program(stage, group, optimizer));
+  }
+}
+
+}  // namespace moeplan::plan
