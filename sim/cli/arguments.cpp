@@ -16,6 +16,7 @@ namespace {
 struct Texts {
   std::vector<std::string> set;
   std::string counts = "1,2,4,8", policies = "none,recompute-moe,memfine,lrmoe,memfine+lrmoe", ep = "8,16,32";
+  std::vector<std::string> filters;
 };
 
 constexpr std::int64_t kMostChunks = 4096, kMostRanks = 1'000'000;
@@ -70,7 +71,8 @@ void add_import_commands(CLI::App& app, Arguments& arguments) {
   CLI::App& import = add_command(app, "import", "Makes moeplan's files from what people have",
                                  "Examples:\n"
                                  "  moeplan import hf Qwen3-30B-A3B/config.json -o my-model.yaml\n"
-                                 "  moeplan import megatron pretrain.sh -o job.yaml");
+                                 "  moeplan import megatron pretrain.sh -o job.yaml\n"
+                                 "  moeplan import runs runs.csv --id GT-083 -o run.yaml");
   import.require_subcommand(1);
   CLI::App& hf = add_command(import, "hf", "A Hugging Face config.json into a model file",
                              "Examples:\n"
@@ -96,6 +98,42 @@ void add_import_commands(CLI::App& app, Arguments& arguments) {
   megatron.add_option("--vocab-size", arguments.vocabulary, "Vocabulary (default: what the input says)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+}
+
+void add_import_runs(CLI::App& app, Arguments& arguments) {
+  CLI::App& import = *app.get_subcommand("import");
+  CLI::App& runs = add_command(import, "runs", "A row of a table of measured runs into a scenario (docs/runs.md)",
+                               "Examples:\n"
+                               "  moeplan import runs runs.csv\n"
+                               "  moeplan import runs runs.csv --id GT-083 -o run.yaml");
+  runs.add_option("RUNS", arguments.input, "The table, as CSV")->required();
+  runs.add_option("--id", arguments.id, "The row (default: lists every row with its status)")->type_name("ID");
+  runs.add_option("-o,--output", arguments.out, "Write the result there instead of to standard output")
+      ->type_name("FILE");
+  add_data_option(runs, arguments);
+}
+
+void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
+  CLI::App& validate = add_command(app, "validate", "How good are the predictions? Measured runs simulated row by row",
+                                   "Examples:\n"
+                                   "  moeplan validate runs.csv\n"
+                                   "  moeplan validate runs.csv --filter gpu=h100-sxm --filter use=mem --json -\n"
+                                   "Exit status: 0 done, 1 some rows are wrong, 2 the table is.");
+  validate.add_option("RUNS", arguments.input, "Table of measured runs, as CSV (docs/runs.md)")->required();
+  validate.add_option("--filter", texts.filters, "Only rows whose cell in COLUMN is VALUE (repeatable)")
+      ->type_name("COLUMN=VALUE")
+      ->allow_extra_args(false);
+  validate.add_option("--markdown", arguments.markdown, "Also write the report as Markdown (docs/validation.md)")
+      ->type_name("FILE");
+  add_data_option(validate, arguments);
+  add_output_options(validate, arguments);
+  validate
+      .add_option("--threads", arguments.threads, "Threads (default: all of the machine; results do not depend on it)")
+      ->type_name("N");
+  validate.add_option("--limit", arguments.options.limit, "Factor on the bound of work of a row (default 1)")
+      ->type_name("X");
+  validate.add_flag("--stats", arguments.stats,
+                    "Wall time, operations and memory of moeplan itself, on standard error");
 }
 
 void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
@@ -172,6 +210,8 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
   add_output_options(list, arguments);
 
   add_import_commands(app, arguments);
+  add_import_runs(app, arguments);
+  add_validate(app, arguments, texts);
 }
 
 std::vector<std::string> names_of_commands(const CLI::App& app) {
@@ -232,8 +272,10 @@ Command command_of(const CLI::App& app) {
   if (name == "compare") return Command::compare;
   if (name == "trace") return Command::trace_info;
   if (name == "list") return Command::list;
+  if (name == "validate") return Command::validate;
   if (name == "import") {
-    return selected(app).get_name() == "megatron" ? Command::import_megatron : Command::import_hf;
+    const std::string& kind = selected(app).get_name();
+    return kind == "megatron" ? Command::import_megatron : kind == "runs" ? Command::import_runs : Command::import_hf;
   }
   return Command::run;
 }
@@ -249,6 +291,9 @@ void finish(const Texts& texts, Arguments& arguments) {
   };
   for (const std::string& text : texts.set) {
     collect([&] { arguments.options.overrides.push_back(scenario::split_override(text, "--set")); });
+  }
+  for (const std::string& text : texts.filters) {
+    collect([&] { arguments.filters.push_back(scenario::split_override(text, "--filter")); });
   }
   if (arguments.command == Command::chunks) {
     collect([&] { arguments.counts = parse_integers(texts.counts, "--counts", kMostChunks); });
@@ -299,14 +344,16 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
   arguments.command = command_of(app);
   const CLI::Option* json = selected(app).get_option_no_throw("--json");
   if (json != nullptr && json->count() > 0 && arguments.json.empty()) refuse("--json: expected a path or '-'");
-  for (const char* name : {"--csv", "--jsonl"}) {
+  for (const char* name : {"--csv", "--jsonl", "--markdown"}) {
     const CLI::Option* rows = selected(app).get_option_no_throw(name);
     if (rows != nullptr && rows->count() > 0 && rows->as<std::string>().empty()) {
       refuse(std::string(name) + ": expected a path");
     }
   }
-  const std::pair<const char*, const std::string&> files[] = {
-      {"--json", arguments.json}, {"--csv", arguments.csv}, {"--jsonl", arguments.jsonl}};
+  const std::pair<const char*, const std::string&> files[] = {{"--json", arguments.json},
+                                                              {"--csv", arguments.csv},
+                                                              {"--jsonl", arguments.jsonl},
+                                                              {"--markdown", arguments.markdown}};
   for (std::size_t i = 0; i < std::size(files); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (files[i].second.empty() || files[i].second != files[j].second) continue;

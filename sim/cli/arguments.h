@@ -3,13 +3,14 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scenario/resolve.h"
 
 namespace moeplan::cli {
 
-enum class Command { run, sweep, chunks, compare, trace_info, list, import_hf, import_megatron };
+enum class Command { run, sweep, chunks, compare, trace_info, list, import_hf, import_megatron, import_runs, validate };
 
 // The command line, read and checked by itself.
 struct Arguments {
@@ -31,6 +32,9 @@ struct Arguments {
   // import megatron: the profile; GPUs and vocabulary, 0 for those of the input; the model file, "" for one beside
   // `out`
   std::string hardware = "h100-sxm", model_out;
+  std::string id;                                            // import runs: the row, "" to list all
+  std::vector<std::pair<std::string, std::string>> filters;  // validate: (column, value)
+  std::string markdown;                                      // validate: file of the report, "" for none
   std::int64_t gpus = 0, vocabulary = 0;
 };
 

@@ -28,6 +28,10 @@ int dispatch(const Context& context) {
       return import_hf_command(context);
     case Command::import_megatron:
       return import_megatron_command(context);
+    case Command::import_runs:
+      return import_runs_command(context);
+    case Command::validate:
+      return validate_command(context);
   }
   return 3;
 }
@@ -36,6 +40,7 @@ int dispatch(const Context& context) {
 std::vector<std::string> inputs_of(const Arguments& arguments) {
   std::vector<std::string> inputs;
   if (!arguments.scenario.empty()) inputs.push_back(arguments.scenario);
+  if (arguments.command == Command::validate) inputs.push_back(arguments.input);
   if (!arguments.trace.empty()) inputs.push_back(routing::split_trace_path(arguments.trace).file);
   return inputs;
 }

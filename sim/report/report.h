@@ -7,6 +7,7 @@
 #include "search/compare.h"
 #include "search/evaluate.h"
 #include "search/sweep.h"
+#include "search/validate.h"
 
 // What commands print. Text is for a person: the verdict first, then short tables. JSON never loses a figure that the
 // text shows; its forms are in docs/json.md.
@@ -33,5 +34,10 @@ std::string sweep_jsonl_row(const std::vector<search::Axis>& axes, const search:
 // ranks: numbers of EP ranks to show max over mean for (those that divide the experts).
 std::string trace_text(const routing::Trace& trace, const std::vector<std::int64_t>& ranks);
 std::string trace_json(const routing::Trace& trace, const std::vector<std::int64_t>& ranks);
+
+// Markdown is docs/validation.md: the same tables under a preface.
+std::string validate_text(const search::Validation& validation);
+std::string validate_json(const search::Validation& validation);
+std::string validate_markdown(const search::Validation& validation);
 
 }  // namespace moeplan::report

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/nearest.h"
 #include "routing/count_grid.h"
@@ -14,48 +15,22 @@
 namespace moeplan::routing {
 namespace {
 
-constexpr std::string_view kUtf8Mark = "\xEF\xBB\xBF";  // spreadsheets write it
-
-struct Cell {
-  std::string_view text;
-  int column = 0;
-};
-
-std::vector<Cell> cells_of(std::string_view line) {
-  std::vector<Cell> cells;
-  std::size_t start = 0;
-  while (true) {
-    const std::size_t comma = std::min(line.find(',', start), line.size());
-    cells.push_back({line.substr(start, comma - start), static_cast<int>(start) + 1});
-    if (comma == line.size()) return cells;
-    start = comma + 1;
-  }
-}
-
-// For messages: at most 40 bytes, and not a part of a character.
-std::string shown(std::string_view text) {
-  constexpr std::size_t kMostShown = 40;
-  if (text.size() <= kMostShown) return std::string(text);
-  std::size_t cut = kMostShown;
-  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0u) == 0x80u) --cut;
-  return std::string(text.substr(0, cut)) + "...";
-}
+using Cell = base::CsvCell;
 
 enum class Key { step, layer, microbatch, source };
 constexpr std::array<std::string_view, 4> kKeyNames = {"step", "layer", "microbatch", "source"};
 
-class CsvReader {
+class CountsReader {
  public:
-  CsvReader(std::string_view text, const std::string& file) : text_(text), file_(file) { trace_.name = file; }
+  CountsReader(std::string_view text, const std::string& file) : csv_(text, file), file_(file) { trace_.name = file; }
 
   CountTrace read() {
-    if (text_.starts_with(kUtf8Mark)) text_.remove_prefix(kUtf8Mark.size());
-    if (text_.empty()) throw base::Error(at(0, 0), "the file is empty");
-    std::string_view line;
-    next_line(line);
-    header(line);
+    if (csv_.empty()) throw base::Error(at(0, 0), "the file is empty");
+    std::vector<Cell> cells;
+    csv_.next(cells);
+    header(cells);
     throw_first(faults_);
-    while (faults_.size() < kMostFaults && next_line(line)) row(line);
+    while (faults_.size() < kMostFaults && csv_.next(cells)) row(cells);
     if (faults_.empty() && trace_.rows.empty()) faults_.add(at(1, 0), "no rows after the header");
     if (faults_.empty()) add_grid_faults(trace_, kMostFaults, faults_);
     throw_first(faults_);
@@ -65,19 +40,8 @@ class CsvReader {
  private:
   base::Where at(int line, int column) const { return {file_, line, column, {}}; }
 
-  bool next_line(std::string_view& line) {
-    if (position_ >= text_.size()) return false;
-    const std::size_t end = std::min(text_.find('\n', position_), text_.size());
-    line = text_.substr(position_, end - position_);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    position_ = end + 1;
-    ++number_;
-    return true;
-  }
-
   // The key columns in any order, then e0, e1, ...
-  void header(std::string_view line) {
-    const std::vector<Cell> cells = cells_of(line);
+  void header(const std::vector<Cell>& cells) {
     std::size_t i = 0;
     for (; i < cells.size() && cells[i].text != "e0"; ++i) {
       const auto name = std::find(kKeyNames.begin(), kKeyNames.end(), cells[i].text);
@@ -101,7 +65,8 @@ class CsvReader {
     for (; i < cells.size(); ++i) {
       const std::string wanted = fmt::format("e{}", i - first);
       if (cells[i].text == wanted) continue;
-      faults_.add(at(1, cells[i].column), fmt::format("expected column '{}', got '{}'", wanted, shown(cells[i].text)));
+      faults_.add(at(1, cells[i].column),
+                  fmt::format("expected column '{}', got '{}'", wanted, base::shown_cell(cells[i].text)));
       return;
     }
     if (cells.size() - first > kMostExperts) faults_.add(at(1, 0), "more than 65,535 experts");
@@ -113,18 +78,17 @@ class CsvReader {
     const std::vector<std::string> names(kKeyNames.begin(), kKeyNames.end());
     std::string hint = base::nearest_hint(cell.text, names);
     if (hint.empty()) hint = "expected step, layer, microbatch, source, then e0, e1, ...";
-    faults_.add(at(1, cell.column), fmt::format("unknown column '{}'", shown(cell.text)), std::move(hint));
+    faults_.add(at(1, cell.column), fmt::format("unknown column '{}'", base::shown_cell(cell.text)), std::move(hint));
   }
 
-  void row(std::string_view line) {
+  void row(const std::vector<Cell>& cells) {
     const std::size_t width = keys_.size() + static_cast<std::size_t>(trace_.experts);
-    const std::vector<Cell> cells = cells_of(line);
-    if (line.empty()) return faults_.add(at(number_, 0), "an empty line");
+    if (cells.size() == 1 && cells[0].text.empty()) return faults_.add(at(csv_.line(), 0), "an empty line");
     if (cells.size() != width) {
-      return faults_.add(at(number_, 0), fmt::format("{} cells, but the header has {}", cells.size(), width));
+      return faults_.add(at(csv_.line(), 0), fmt::format("{} cells, but the header has {}", cells.size(), width));
     }
     CountTrace::Row row;
-    row.line = number_;
+    row.line = csv_.line();
     bool good = true;
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       const std::optional<std::int64_t> value = whole_number(cells[i], kKeyNames[static_cast<std::size_t>(keys_[i])]);
@@ -137,12 +101,12 @@ class CsvReader {
       good = value.has_value();
       sum += value.value_or(0);  // both at most 10^15
       if (good && sum > kLargestSum) {
-        faults_.add(at(number_, cells[i].column), "the counts of the row sum to more than 10^15");
+        faults_.add(at(cells[i].line, cells[i].column), "the counts of the row sum to more than 10^15");
         good = false;
       }
       trace_.counts.push_back(value.value_or(0));
     }
-    if (good && sum == 0) faults_.add(at(number_, 0), "all counts of the row are 0");
+    if (good && sum == 0) faults_.add(at(csv_.line(), 0), "all counts of the row are 0");
     trace_.rows.push_back(row);
   }
 
@@ -154,7 +118,8 @@ class CsvReader {
     if (number && failed == std::errc{} && value >= 0 && value <= kLargestSum) return value;
     const bool negative = number && cell.text.starts_with('-');
     const char* expected = number && !negative ? "at most 10^15" : "a whole number >= 0";
-    faults_.add(at(number_, cell.column), fmt::format("{}: expected {}, got '{}'", what, expected, shown(cell.text)));
+    faults_.add(at(cell.line, cell.column),
+                fmt::format("{}: expected {}, got '{}'", what, expected, base::shown_cell(cell.text)));
     return std::nullopt;
   }
 
@@ -175,10 +140,8 @@ class CsvReader {
     }
   }
 
-  std::string_view text_;
+  base::CsvReader csv_;
   std::string file_;
-  std::size_t position_ = 0;
-  int number_ = 0;
   std::vector<Key> keys_;
   CountTrace trace_;
   base::Faults faults_;
@@ -188,7 +151,7 @@ class CsvReader {
 
 bool is_counts_csv(const std::string& path) { return is_file_with_suffix(path, ".csv"); }
 
-CountTrace parse_counts_csv(std::string_view text, const std::string& file) { return CsvReader(text, file).read(); }
+CountTrace parse_counts_csv(std::string_view text, const std::string& file) { return CountsReader(text, file).read(); }
 
 Trace read_counts_csv(const TracePath& path, std::int64_t) {
   return parse_counts_csv(base::read_text(path.file), path.file);

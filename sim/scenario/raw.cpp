@@ -132,7 +132,12 @@ Raw read_raw(const config::Node& root, base::Faults& faults) {
   config::Reader reader(root, faults);
   Raw raw(root.where());
   declare_keys(reader, "", raw.places);
-  raw.model = reader.text("model");
+  const std::optional<config::Node> model = reader.node_if("model");
+  if (model && model->kind() == config::Node::Kind::map) {
+    raw.inline_model = model;
+  } else {
+    raw.model = reader.text("model");
+  }
   read_cluster(reader.map("cluster"), raw);
   read_if_there(reader, "parallel", &read_parallel, raw);
   read_training(reader.map("training"), raw);

@@ -111,14 +111,16 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
   faults.throw_if_any();
 
   std::optional<config::Node> model_file =
-      load_data("models", raw.model, raw.places.where("model"), base_dir, options, faults);
+      raw.inline_model ? raw.inline_model
+                       : load_data("models", raw.model, raw.places.where("model"), base_dir, options, faults);
   std::optional<config::Node> hardware_file =
       load_data("hw_profiles", raw.hardware, raw.places.where("cluster.hardware"), base_dir, options, faults);
   model::Architecture arch;
   topology::HardwareProfile hardware;
   std::vector<std::string> import_warnings;
   if (model_file) {
-    arch = read_model(data_id(raw.model, base_dir), *model_file, overrides.model, faults, import_warnings);
+    const std::string id = raw.inline_model ? "model" : data_id(raw.model, base_dir);  // where the file has no name
+    arch = read_model(id, *model_file, overrides.model, faults, import_warnings);
   }
   if (hardware_file) {
     hardware_file = with_hardware_overrides(*hardware_file, overrides.hardware, faults);

@@ -1,0 +1,173 @@
+#include "report/validate_tables.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/units.h"
+#include "report/format.h"
+
+namespace moeplan::report {
+namespace {
+
+using search::Compared;
+using search::ErrorSummary;
+using search::SummaryLine;
+using search::ValidationRow;
+
+std::string plain_percent(double fraction) {
+  return fmt::format("{:.{}f} %", 100.0 * fraction, fraction < 0.1 ? 2 : 1);
+}
+
+std::vector<std::string> summary_cells(const std::string& by, const std::string& value, const ErrorSummary& s) {
+  return {by,
+          value,
+          std::to_string(s.n),
+          plain_percent(s.mean_absolute),
+          plain_percent(s.median_absolute),
+          signed_percent(s.mean),
+          fmt::format("{} / {}", s.over, s.under),
+          signed_percent(s.worst),
+          s.worst_id};
+}
+
+std::vector<Table::Column> summary_columns() {
+  return {{"of", Align::left}, {"", Align::left}, {"n"},     {"mean |error|"},    {"median |error|"},
+          {"mean error"},      {"over / under"},  {"worst"}, {"row", Align::left}};
+}
+
+void add_summary(const search::Validation& validation, const char* title, ErrorSummary SummaryLine::*metric,
+                 std::vector<ValidationPart>& parts) {
+  ValidationPart part{title, "", summary_columns(), {}};
+  for (const SummaryLine& line : validation.summary) {
+    const ErrorSummary& s = line.*metric;
+    const std::string value = line.by == "total" ? "" : line.value.empty() ? "not stated" : line.value;
+    if (s.n > 0) part.rows.push_back(summary_cells(line.by, value, s));
+  }
+  if (!part.rows.empty()) parts.push_back(std::move(part));
+}
+
+void add_ranks(const search::Validation& validation, std::vector<ValidationPart>& parts) {
+  ValidationPart part{"Rank by rank", "Every rank of the rows that have figures a rank.", summary_columns(), {}};
+  for (const auto& [name, s] :
+       {std::pair("allocated", validation.rank_allocated), std::pair("reserved", validation.rank_reserved)}) {
+    if (s.n > 0) part.rows.push_back(summary_cells(name, "", s));
+  }
+  if (!part.rows.empty()) parts.push_back(std::move(part));
+}
+
+std::string time_cell(const std::optional<double>& seconds) { return seconds ? base::format_time(*seconds) : "-"; }
+std::string gib_cell(const std::optional<double>& bytes) {
+  return bytes ? fmt::format("{:.3f}", *bytes / base::kGiB) : "-";
+}
+
+void add_cells(const Compared& compared, std::string (*cell)(const std::optional<double>&),
+               std::vector<std::string>& cells) {
+  cells.push_back(cell(compared.measured));
+  cells.push_back(cell(compared.predicted));
+  cells.push_back(signed_percent(compared.error()));
+}
+
+void add_times(const search::Validation& validation, std::vector<ValidationPart>& parts) {
+  ValidationPart part{"Step time, row by row",
+                      "",
+                      {{"row", Align::left},
+                       {"model", Align::left},
+                       {"GPUs", Align::left},
+                       {"framework", Align::left},
+                       {"precision", Align::left},
+                       {"routing", Align::left},
+                       {"use", Align::left},
+                       {"measured"},
+                       {"predicted"},
+                       {"error"}},
+                      {}};
+  for (const ValidationRow& row : validation.rows) {
+    if (row.status != runs::RunStatus::ok || !row.step_time_s.measured) continue;
+    std::vector<std::string> cells = {
+        row.run.id,        row.run.model,     fmt::format("{} {}", *row.run.gpus, row.run.gpu),
+        row.run.framework, row.run.precision, row.run.routing,
+        row.run.use};
+    add_cells(row.step_time_s, &time_cell, cells);
+    part.rows.push_back(std::move(cells));
+  }
+  if (!part.rows.empty()) parts.push_back(std::move(part));
+}
+
+void add_memory(const search::Validation& validation, std::vector<ValidationPart>& parts) {
+  ValidationPart part{"Memory, row by row",
+                      "GiB of the rank that the row speaks of.",
+                      {{"row", Align::left},
+                       {"model", Align::left},
+                       {"GPUs", Align::left},
+                       {"of", Align::left},
+                       {"metric", Align::left},
+                       {"measured"},
+                       {"predicted"},
+                       {"error"}},
+                      {}};
+  for (const ValidationRow& row : validation.rows) {
+    if (row.status != runs::RunStatus::ok) continue;
+    for (const auto& [name, compared] :
+         {std::pair("allocated", row.peak_allocated_bytes), std::pair("reserved", row.peak_reserved_bytes),
+          std::pair("device", row.peak_device_bytes)}) {
+      if (!compared.measured) continue;
+      std::vector<std::string> cells = {row.run.id, row.run.model, fmt::format("{} {}", *row.run.gpus, row.run.gpu),
+                                        row.scope, name};
+      add_cells(compared, &gib_cell, cells);
+      part.rows.push_back(std::move(cells));
+    }
+  }
+  if (!part.rows.empty()) parts.push_back(std::move(part));
+}
+
+// Rows that say the same stand in one line, in the order of their first.
+void add_reasons(const search::Validation& validation, runs::RunStatus status, const char* title,
+                 std::vector<ValidationPart>& parts) {
+  ValidationPart part{title, "", {{"rows"}, {"reason", Align::left}, {"which", Align::left}}, {}};
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (const ValidationRow& row : validation.rows) {
+    if (row.status != status) continue;
+    const auto same =
+        std::find_if(reasons.begin(), reasons.end(), [&](const auto& entry) { return entry.first == row.reason; });
+    if (same == reasons.end()) {
+      reasons.push_back({row.reason, {row.run.id}});
+    } else {
+      same->second.push_back(row.run.id);
+    }
+  }
+  for (const auto& [reason, ids] : reasons) {
+    part.rows.push_back({std::to_string(ids.size()), without_absolute_paths(reason), joined(ids, " ")});
+  }
+  if (!part.rows.empty()) parts.push_back(std::move(part));
+}
+
+}  // namespace
+
+std::string signed_percent(const std::optional<double>& fraction) {
+  if (!fraction) return "-";
+  return fmt::format("{:+.{}f} %", 100.0 * *fraction, std::abs(*fraction) < 0.1 ? 2 : 1);
+}
+
+std::string validation_sentence(const search::Validation& validation) {
+  return fmt::format("{} of {} rows simulated, {} skipped, {} with errors; {} stand in the summaries, one a group",
+                     validation.ok, validation.rows.size(), validation.skipped, validation.errors, validation.judged);
+}
+
+std::vector<ValidationPart> validation_parts(const search::Validation& validation) {
+  std::vector<ValidationPart> parts;
+  add_summary(validation, "Step time", &SummaryLine::step_time, parts);
+  add_summary(validation, "Peak allocated", &SummaryLine::allocated, parts);
+  add_summary(validation, "Peak reserved", &SummaryLine::reserved, parts);
+  add_summary(validation, "Device memory", &SummaryLine::device, parts);
+  add_ranks(validation, parts);
+  add_times(validation, parts);
+  add_memory(validation, parts);
+  add_reasons(validation, runs::RunStatus::error, "Rows with errors", parts);
+  add_reasons(validation, runs::RunStatus::skipped, "Rows that cannot be simulated", parts);
+  return parts;
+}
+
+}  // namespace moeplan::report

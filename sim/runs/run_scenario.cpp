@@ -1,0 +1,308 @@
+#include "runs/run_scenario.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/nearest.h"
+#include "config/data.h"
+#include "runs/run_model.h"
+
+namespace moeplan::runs {
+namespace {
+
+// One section of the file in flow style: "name: { key: value, key: value }".
+class Section {
+ public:
+  explicit Section(std::string name) : name_(std::move(name)) {}
+  void add(const std::string& key, const std::string& value) {
+    text_ += (text_.empty() ? "" : ", ") + key + ": " + value;
+  }
+  void add(const std::string& key, std::int64_t value) { add(key, std::to_string(value)); }
+  void add_if(const std::string& key, const std::optional<bool>& value) {
+    if (value) add(key, *value ? "true" : "false");
+  }
+  void add_list(const std::string& key, const std::vector<std::string>& words) {
+    std::string list;
+    for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+    if (!words.empty()) add(key, "[" + list + "]");
+  }
+  std::string text() const { return text_.empty() ? "" : name_ + ": { " + text_ + " }\n"; }
+
+ private:
+  std::string name_, text_;
+};
+
+class Mapper {
+ public:
+  Mapper(const Run& run, const std::vector<std::string>& data_dirs) : run_(run), data_dirs_(data_dirs) {}
+
+  RunScenario map() {
+    result_.faults = run_.faults;
+    model_ = model_of(run_, data_dirs_, result_.faults);
+    require_numbers();
+    check_hardware();
+    if (!result_.faults.empty()) return std::move(result_);
+    result_.assumptions = model_.assumptions;
+    moe_ = model_.arch.moe_layer_count() > 0;
+    settle_framework();
+    std::string sections;  // one by one: each may add to the assumptions
+    for (const auto section : {&Mapper::parallel, &Mapper::training, &Mapper::optimizer, &Mapper::memory,
+                               &Mapper::experts, &Mapper::routing}) {
+      sections += (this->*section)();
+    }
+    if (!result_.faults.empty() || !result_.missing.empty()) return std::move(result_);
+    result_.yaml =
+        head() + model() + fmt::format("cluster: {{ hardware: {}, gpus: {} }}\n", run_.gpu, *run_.gpus) + sections;
+    return std::move(result_);
+  }
+
+ private:
+  void fault(std::string_view column, std::string message, std::string hint = {}) {
+    result_.faults.push_back({run_.place(column), std::move(message), std::move(hint), {}});
+  }
+  void assume(std::string text) { result_.assumptions.push_back(std::move(text)); }
+  bool fault_at(std::string_view column) const {
+    return std::any_of(result_.faults.begin(), result_.faults.end(),
+                       [&](const base::Fault& fault) { return fault.where.key == column; });
+  }
+
+  void require_numbers() {
+    for (const char* column : {"gpus", "gbs", "seq_len"}) {
+      const bool stated = std::string_view(column) == "gpus"  ? run_.gpus.has_value()
+                          : std::string_view(column) == "gbs" ? run_.gbs.has_value()
+                                                              : run_.seq_len.has_value();
+      if (!stated && !fault_at(column)) fault(column, "expected a whole number >= 1, got an empty cell");
+    }
+  }
+
+  void check_hardware() {
+    const std::vector<std::string> names = config::Catalogue("hw_profiles", data_dirs_).names();
+    if (std::find(names.begin(), names.end(), run_.gpu) != names.end()) return;
+    fault("gpu",
+          run_.gpu.empty() ? "expected a hardware profile, got an empty cell"
+                           : "unknown hardware profile '" + run_.gpu + "'",
+          base::nearest_hint(run_.gpu, names));
+  }
+
+  std::string head() const {
+    std::string text = fmt::format("# Row {} of a table of measured runs.\n", run_.id);
+    if (!result_.assumptions.empty()) text += "# Not stated there, and assumed:\n";
+    for (const std::string& line : result_.assumptions) text += "#   " + line + "\n";
+    return text;
+  }
+
+  std::string model() const {
+    if (!model_.id.empty()) return "model: " + model_.id + "\n";
+    std::string text = "model:\n  ";
+    for (std::size_t i = 0; i < model_.yaml.size(); ++i) {
+      text += model_.yaml[i];
+      if (model_.yaml[i] == '\n' && i + 1 < model_.yaml.size()) text += "  ";
+    }
+    return text;
+  }
+
+  void settle_framework() {
+    torchtitan_ = run_.framework == "torchtitan" || run_.framework == "automodel";
+    if (!torchtitan_ && run_.framework != "megatron" && run_.framework != "primus") {
+      assume("framework " + (run_.framework.empty() ? "not stated" : "'" + run_.framework + "'") +
+             ": simulated as megatron");
+    }
+  }
+
+  std::int64_t stages() const { return run_.pp.value_or(1) * run_.vpp.value_or(1); }
+
+  std::string parallel() {
+    Section section("parallel");
+    const std::int64_t tp = run_.tp.value_or(1);
+    section.add("tensor_model_parallel_size", tp);
+    section.add("pipeline_model_parallel_size", run_.pp.value_or(1));
+    if (run_.vpp.value_or(1) > 1) section.add("virtual_pipeline_model_parallel_size", *run_.vpp);
+    section.add("context_parallel_size", run_.cp.value_or(1));
+    for (const auto& [column, value] : {std::pair("tp", run_.tp), std::pair("pp", run_.pp), std::pair("cp", run_.cp)}) {
+      if (!value) assume(fmt::format("{}: 1", column));
+    }
+    if (moe_) {
+      if (!run_.ep) assume("ep: 1");
+      if (!run_.etp) assume(fmt::format("etp: {}, the tensor-parallel size, Megatron's default", tp));
+      section.add("expert_model_parallel_size", run_.ep.value_or(1));
+      section.add("expert_tensor_parallel_size", run_.etp.value_or(tp));
+    } else if (run_.ep.value_or(1) != 1) {
+      fault("ep", fmt::format("a model without experts has no expert parallelism, got {}", *run_.ep));
+    }
+    divide_layers(section);
+    return section.text();
+  }
+
+  // Where layers do not divide evenly and no layout string is stated, embedding and loss count as one layer each.
+  void divide_layers(Section& section) {
+    if (!run_.pp_layout.empty()) {
+      section.add("pipeline_model_parallel_layout", "\"" + run_.pp_layout + "\"");
+      if (run_.derived.find("pp_layout assumed") != std::string::npos) assume("pp_layout: as the row assumes it");
+      return;
+    }
+    const std::int64_t layers = model_.arch.layer_count();
+    if (run_.pp.value_or(1) > kMostStages || run_.vpp.value_or(1) > kMostStages || layers % stages() == 0) return;
+    if ((layers + 2) % stages() == 0) {
+      section.add("account_for_embedding_in_pipeline_split", "true");
+      section.add("account_for_loss_in_pipeline_split", "true");
+      assume(fmt::format("{} layers over {} stages: embedding and loss count as one layer each", layers, stages()));
+      return;
+    }
+    result_.missing = fmt::format(
+        "pp_layout is not stated, and neither {} layers nor {} (with embedding and loss) divide by pp x vpp = {}",
+        layers, layers + 2, stages());
+  }
+
+  std::string training() {
+    Section section("training");
+    if (!run_.mbs) assume("mbs: 1");
+    section.add("micro_batch_size", run_.mbs.value_or(1));
+    section.add("global_batch_size", *run_.gbs);
+    section.add("seq_length", *run_.seq_len);
+    if (run_.precision.empty()) assume("precision: bf16");
+    if (!run_.precision.empty() && run_.precision != "bf16") section.add("precision", run_.precision);
+    if (torchtitan_) section.add("framework", "torchtitan");
+    loss_fusion(section);
+    if (!run_.cuda_graph.empty() && run_.cuda_graph != "none") {
+      section.add("cuda_graph_impl", run_.cuda_graph);
+      section.add_list("cuda_graph_scope", run_.cuda_graph_scope);
+    }
+    if (run_.tp_comm_overlap.value_or(false)) section.add("tp_comm_overlap", "true");
+    section.add_if("overlap_grad_reduce", run_.grad_overlap);
+    return section.text();
+  }
+
+  bool notes_say(std::string_view words) const { return run_.notes.find(words) != std::string::npos; }
+
+  // No column has it. Notes may say it; the GPT-2 recipes in Megatron's own tests leave Megatron's default, off. The
+  // rungs of Primus' optimisation ladder before "+loss fusion" are called "base".
+  void loss_fusion(Section& section) {
+    if (notes_say("fused cross-entropy yes")) return;
+    const bool gpt2 = run_.model == "arch" && model_.arch.mlp == model::MlpKind::gelu;
+    const bool base = run_.framework == "primus" && notes_say(" base;");
+    if (!gpt2 && !base && !notes_say("fused cross-entropy no")) return;
+    section.add("cross_entropy_loss_fusion", "false");
+    if (gpt2) assume("cross-entropy: not fused, Megatron's default");
+  }
+
+  std::string optimizer() {
+    Section section("optimizer");
+    if (!run_.optimizer.empty() && run_.optimizer != "adam") section.add("kind", run_.optimizer);
+    const std::string usual = torchtitan_ ? "fsdp2" : "zero1";
+    if (run_.sharding.empty()) assume("sharding: " + usual);
+    const std::string sharding = run_.sharding.empty() ? usual : run_.sharding;
+    if (sharding != "zero1") section.add("sharding", sharding);
+    if (run_.shard_group && !is_whole_group(*run_.shard_group)) section.add("shard_group", *run_.shard_group);
+    if (!run_.main_grads_dtype.empty() && run_.main_grads_dtype != "fp32") {
+      section.add("main_grads_dtype", run_.main_grads_dtype);
+    }
+    if (!run_.moments_dtype.empty() && run_.moments_dtype != "fp32") {
+      section.add("exp_avg_dtype", run_.moments_dtype);
+      section.add("exp_avg_sq_dtype", run_.moments_dtype);
+    }
+    if (!run_.grad_reduce_dtype.empty() && run_.grad_reduce_dtype != "fp32") {
+      section.add("grad_reduce_dtype", run_.grad_reduce_dtype);
+    }
+    return section.text();
+  }
+
+  // The data-parallel ranks with their context-parallel ones: what states are sharded over unless it is stated.
+  bool is_whole_group(std::int64_t ranks) const {
+    const std::int64_t others = std::min(run_.tp.value_or(1), kMostStages) * std::min(run_.pp.value_or(1), kMostStages);
+    return ranks == *run_.gpus / others;
+  }
+
+  std::string memory() {
+    Section section("memory");
+    if (run_.recompute.empty()) assume("recompute: none");
+    const std::vector<std::string>& modules = run_.recompute_modules;
+    const auto has = [&](const char* word) { return std::find(modules.begin(), modules.end(), word) != modules.end(); };
+    const bool method = has("uniform") || has("block");
+    if (!run_.recompute.empty() && run_.recompute != "none") section.add("recompute_granularity", run_.recompute);
+    if (run_.recompute == "full") {
+      if (!modules.empty() && !(method && modules.size() == 1)) {
+        fault("recompute_modules", "full recomputation is uniform or block, and has no modules");
+      }
+      if (has("block")) section.add("recompute_method", "block");
+      if (run_.recompute_layers.value_or(1) > 1 || has("block")) {
+        section.add("recompute_num_layers", run_.recompute_layers.value_or(1));
+      }
+    } else if (!modules.empty() && (method || run_.recompute != "selective")) {
+      fault("recompute_modules", "modules belong to selective recomputation, uniform and block to full");
+    } else {
+      section.add_list("recompute_modules", modules);
+    }
+    section.add_list("offload_modules", run_.offload_modules);
+    section.add("usable_fraction", "1.0");
+    return section.text();
+  }
+
+  std::string experts() {
+    const bool dispatches = !run_.dispatcher.empty() && run_.dispatcher != "none";
+    if (!moe_) {
+      if (dispatches) fault("dispatcher", "a model without experts has none, got '" + run_.dispatcher + "'");
+      return "";
+    }
+    if (run_.dispatcher == "none") fault("dispatcher", "a model with experts has one, got 'none'");
+    Section section("moe");
+    if (!dispatches) assume("dispatcher: alltoall");
+    if (dispatches && run_.dispatcher != "alltoall") section.add("dispatcher", run_.dispatcher);
+    // Recipes state it whatever the dispatcher; the others leave the copies to the collectives.
+    const bool has_kernels = run_.dispatcher == "deepep" || run_.dispatcher == "hybridep";
+    if (run_.dispatcher_sms && has_kernels) section.add("dispatcher_sms", *run_.dispatcher_sms);
+    if (run_.ep_overlap.value_or(false)) section.add("overlap_moe_expert_parallel_comm", "true");
+    if (run_.delayed_wgrad.value_or(false)) section.add("delay_wgrad_compute", "true");
+    if (!run_.permute_fusion.value_or(true)) section.add("permute_fusion", "false");
+    capacity(section);
+    return section.text();
+  }
+
+  // With the paged stash the factor sizes the buffers of a rank; else it is the capacity of an expert, of which pairs
+  // beyond are dropped.
+  void capacity(Section& section) {
+    if (run_.paged_stash.value_or(false)) {
+      section.add("paged_stash", "true");
+      if (run_.capacity_factor) section.add("expert_rank_capacity_factor", fmt::format("{}", *run_.capacity_factor));
+      return;
+    }
+    const bool drops = run_.routing == "drop";
+    if (!run_.capacity_factor && !drops) return;
+    if (!run_.capacity_factor) assume("capacity_factor: 1, with dropping");
+    section.add("policies", fmt::format("{{ capacity: {{ factor: {}, pad: {} }} }}", run_.capacity_factor.value_or(1.0),
+                                        notes_say("padded to capacity") ? "true" : "false"));
+  }
+
+  std::string routing() {
+    if (!moe_) {
+      if (!run_.routing.empty() && run_.routing != "dense") {
+        fault("routing", "a model without experts routes nothing, got '" + run_.routing + "'");
+      }
+      return "";
+    }
+    if (run_.routing == "dense") fault("routing", "a model with experts routes, got 'dense'");
+    if (run_.routing == "natural" || run_.routing == "drop") {
+      assume(fmt::format("routing: log-normal shares with sigma {}, the level of training with an auxiliary loss",
+                         kNaturalSigma));
+      return fmt::format("routing: {{ lognormal: {{ sigma: {}, seed: 1 }} }}\n", kNaturalSigma);
+    }
+    if (run_.routing.empty()) assume("routing: balanced");
+    return "routing: { balanced: true }\n";
+  }
+
+  static constexpr std::int64_t kMostStages = std::int64_t{1} << 20;  // products stay exact; scenarios allow fewer
+
+  const Run& run_;
+  const std::vector<std::string>& data_dirs_;
+  RunModel model_;
+  RunScenario result_;
+  bool moe_ = false, torchtitan_ = false;
+};
+
+}  // namespace
+
+RunScenario scenario_of(const Run& run, const std::vector<std::string>& data_dirs) {
+  return Mapper(run, data_dirs).map();
+}
+
+}  // namespace moeplan::runs

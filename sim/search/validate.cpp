@@ -1,0 +1,180 @@
+#include "search/validate.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/units.h"
+#include "search/memory_scope.h"
+#include "search/validate_summary.h"
+
+namespace moeplan::search {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+// Bytes that the card shows and bytes reserved of one rank.
+double allocated_of(const memory::RankMemory& rank) { return static_cast<double>(rank.peak.allocated_bytes); }
+double device_of(const memory::RankMemory& rank) { return static_cast<double>(rank.device_bytes()); }
+std::optional<double> reserved_of(const memory::RankMemory&) { return std::nullopt; }
+
+std::optional<double> highest(const std::vector<double>& mib) {
+  return mib.empty() ? std::nullopt : std::optional<double>(*std::max_element(mib.begin(), mib.end()) * kMiB);
+}
+
+std::optional<double> bytes_of(const std::optional<double>& gib) {
+  return gib ? std::optional<double>(*gib * base::kGiB) : std::nullopt;
+}
+
+void set_step_time(const runs::Run& run, const Evaluation* e, ValidationRow& row) {
+  const double tokens = static_cast<double>(run.gbs.value_or(0)) * static_cast<double>(run.seq_len.value_or(0));
+  const double gpus = static_cast<double>(run.gpus.value_or(0));
+  if (run.step_time_s) {
+    row.step_time_s.measured = run.step_time_s;
+    row.step_time_from = "step_time_s";
+  } else if (run.tokens_per_s_per_gpu && tokens > 0 && gpus > 0) {
+    row.step_time_s.measured = tokens / (*run.tokens_per_s_per_gpu * gpus);
+    row.step_time_from = "tokens_per_s_per_gpu";
+  } else if (run.model_tflops_per_gpu && e != nullptr) {
+    row.step_time_s.measured = e->flops_per_token * tokens / (*run.model_tflops_per_gpu * 1e12 * gpus);
+    row.step_time_from = "model_tflops_per_gpu";
+  }
+  if (e != nullptr) row.step_time_s.predicted = e->step_s;
+}
+
+// Lists a rank are exact where the figure is rounded, and say the same where the scope is the highest rank.
+void set_measured_memory(const runs::Run& run, Scope scope, ValidationRow& row) {
+  const bool by_list = scope == Scope::highest;
+  row.peak_allocated_bytes.measured = bytes_of(run.peak_allocated_gib);
+  row.peak_reserved_bytes.measured = bytes_of(run.peak_reserved_gib);
+  row.peak_device_bytes.measured = bytes_of(run.peak_device_gib);
+  if (by_list && !run.peak_allocated_mib_by_rank.empty()) {
+    row.peak_allocated_bytes.measured = highest(run.peak_allocated_mib_by_rank);
+  }
+  if (by_list && !run.peak_reserved_mib_by_rank.empty()) {
+    row.peak_reserved_bytes.measured = highest(run.peak_reserved_mib_by_rank);
+  }
+}
+
+void set_predicted_memory(const Evaluation& e, Scope scope, ValidationRow& row) {
+  for (const memory::RankMemory* rank : ranks_in(scope, e)) {
+    const auto raise = [](std::optional<double>& value, std::optional<double> other) {
+      if (other) value = std::max(value.value_or(0.0), *other);
+    };
+    raise(row.peak_allocated_bytes.predicted, allocated_of(*rank));
+    raise(row.peak_reserved_bytes.predicted, reserved_of(*rank));
+    raise(row.peak_device_bytes.predicted, device_of(*rank));
+  }
+}
+
+void set_ranks(const runs::Run& run, const Evaluation* e, ValidationRow& row) {
+  const std::size_t count = std::max(run.peak_allocated_mib_by_rank.size(), run.peak_reserved_mib_by_rank.size());
+  const auto measured = [](const std::vector<double>& mib, std::size_t i) {
+    return i < mib.size() ? std::optional<double>(mib[i] * kMiB) : std::nullopt;
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    RankCompared& rank = row.ranks.emplace_back();
+    rank.rank = static_cast<std::int64_t>(i);
+    rank.allocated.measured = measured(run.peak_allocated_mib_by_rank, i);
+    rank.reserved.measured = measured(run.peak_reserved_mib_by_rank, i);
+    if (e == nullptr || i >= e->ranks.size()) continue;
+    rank.allocated.predicted = allocated_of(e->ranks[i]);
+    rank.reserved.predicted = reserved_of(e->ranks[i]);
+  }
+}
+
+ValidationRow validate_row(const runs::Run& run, const scenario::Options& options) {
+  ValidationRow row;
+  row.run = run;
+  row.judges_time = run.use == "time" || run.use == "time+mem";
+  row.judges_memory = run.use == "mem" || run.use == "time+mem";
+  const Scope scope = scope_of(run);
+  row.scope = scope_name(scope);
+  runs::ResolvedRun resolved = runs::resolve_run(run, options);
+  row.status = resolved.status;
+  row.reason = std::move(resolved.reason);
+  row.assumptions = std::move(resolved.assumptions);
+  std::optional<Evaluation> evaluation;
+  if (resolved.scenario) {
+    try {
+      evaluation = evaluate(resolved.scenario, 1);
+    } catch (const base::Error& error) {
+      row.status = runs::RunStatus::skipped;
+      row.reason = error.what();
+    }
+  }
+  const Evaluation* e = evaluation ? &*evaluation : nullptr;
+  set_step_time(run, e, row);
+  set_measured_memory(run, scope, row);
+  if (e != nullptr) set_predicted_memory(*e, scope, row);
+  set_ranks(run, e, row);
+  if (e != nullptr) row.ops = e->ops;
+  return row;
+}
+
+}  // namespace
+
+std::optional<double> Compared::error() const {
+  if (!measured || !predicted || !(*measured > 0)) return std::nullopt;
+  return *predicted / *measured - 1.0;
+}
+
+Validation validate(const runs::RunTable& table, const scenario::Options& options,
+                    const std::function<void(const ValidationRow&)>& finished, int threads) {
+  Validation result;
+  result.file = table.file;
+  result.notes = table.notes;
+  const std::size_t count = table.runs.size();
+  result.rows.resize(count);
+  std::vector<char> ready(count, 0);
+  const auto all = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int workers = std::min<int>(threads > 0 ? threads : all, static_cast<int>(count));
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  std::vector<std::jthread> pool;
+  for (int w = 0; w < workers; ++w)
+    pool.emplace_back([&] {
+      for (std::size_t i = next++; i < count; i = next++) {
+        ValidationRow row;
+        std::exception_ptr thrown;
+        try {
+          row = validate_row(table.runs[i], options);
+        } catch (...) {
+          thrown = std::current_exception();
+        }
+        const std::lock_guard lock(mutex);
+        if (thrown && !failure) failure = thrown;
+        result.rows[i] = std::move(row);
+        ready[i] = 1;
+        changed.notify_all();
+      }
+    });
+  for (std::size_t i = 0; i < count; ++i) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return ready[i] != 0 || failure; });
+    if (failure) {
+      next = count;
+      lock.unlock();
+      pool.clear();
+      std::rethrow_exception(failure);
+    }
+    lock.unlock();
+    try {
+      finished(result.rows[i]);
+    } catch (...) {
+      next = count;  // nobody wants the rest
+      throw;
+    }
+  }
+  pool.clear();
+  add_summaries(result);
+  return result;
+}
+
+}  // namespace moeplan::search

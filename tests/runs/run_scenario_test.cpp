@@ -1,0 +1,230 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "support.h"
+
+using namespace moeplan;
+using namespace moeplan::runs;
+using namespace moeplan::runs::testing;
+
+namespace {
+
+bool assumes(const ResolvedRun& run, const std::string& part) {
+  return std::any_of(run.assumptions.begin(), run.assumptions.end(),
+                     [&](const std::string& line) { return holds(line, part); });
+}
+
+}  // namespace
+
+TEST_CASE("a row whose cells are all stated becomes a scenario without assumptions") {
+  const ResolvedRun run = resolved();
+  CHECK(run.reason == "");
+  REQUIRE(run.status == RunStatus::ok);
+  CHECK(run.assumptions.empty());
+  CHECK(run.scenario->model.id == "qwen3-30b-a3b");
+  CHECK(run.scenario->layout.ep == 16);
+  CHECK(run.scenario->training.global_batch_size == 64);
+  CHECK(run.scenario->memory.usable_fraction == 1.0);
+  CHECK(run.scenario->routing_label == "balanced");
+}
+
+TEST_CASE("empty cells take the framework's default, and each is listed") {
+  const ResolvedRun run = resolved({{"tp", ""},
+                                    {"etp", ""},
+                                    {"mbs", ""},
+                                    {"recompute", ""},
+                                    {"sharding", ""},
+                                    {"dispatcher", ""},
+                                    {"routing", ""},
+                                    {"precision", ""},
+                                    {"framework", "other"}});
+  REQUIRE(run.status == RunStatus::ok);
+  for (const char* line : {"tp: 1", "etp: 1", "mbs: 1", "recompute: none", "sharding: zero1", "dispatcher: alltoall",
+                           "routing: balanced", "precision: bf16", "framework 'other': simulated as megatron"}) {
+    CAPTURE(line);
+    CHECK(assumes(run, line));
+    CHECK(holds(run.yaml, std::string("#   ") + line));
+  }
+}
+
+TEST_CASE("layers that do not divide: embedding and loss count as one each, or a layout string is missing") {
+  // 94 layers over 4 x 12 stages: 96 / 48 = 2.
+  const std::map<std::string, std::string> cells = {
+      {"model", "qwen3-235b-a22b"}, {"gpus", "256"}, {"pp", "4"}, {"ep", "32"}, {"gbs", "1024"}};
+  auto with = [&](const std::string& vpp) {
+    auto changed = cells;
+    changed["vpp"] = vpp;
+    return resolved(changed);
+  };
+  const ResolvedRun even = with("12");
+  CHECK(even.reason == "");
+  CHECK(assumes(even, "94 layers over 48 stages: embedding and loss count as one layer each"));
+  CHECK(even.scenario->stages.layers_of(0).size() == 23);  // one of its 24 is the embedding
+  const ResolvedRun odd = with("5");
+  CHECK(odd.status == RunStatus::skipped);
+  CHECK(holds(odd.reason, "pp_layout is not stated, and neither 94 layers nor 96"));
+}
+
+TEST_CASE("natural and dropped routing are log-normal, dropping with a capacity; padding is in the notes") {
+  const ResolvedRun natural = resolved({{"routing", "natural"}});
+  CHECK(natural.scenario->routing_label == "lognormal");
+  CHECK(assumes(natural, "sigma 0.35"));
+  CHECK_FALSE(natural.scenario->policies.capacity.has_value());
+  const ResolvedRun drop = resolved({{"routing", "drop"}});
+  CHECK(assumes(drop, "capacity_factor: 1"));
+  REQUIRE(drop.scenario->policies.capacity.has_value());
+  CHECK_FALSE(drop.scenario->policies.capacity->pad);
+  const ResolvedRun padded =
+      resolved({{"capacity_factor", "1.25"}, {"notes", "capacity factor 1, padded to capacity"}});
+  CHECK(padded.scenario->policies.capacity->factor == 1.25);
+  CHECK(padded.scenario->policies.capacity->pad);
+}
+
+TEST_CASE("numbers that cannot be are errors that name the cells; what is left out is a skip") {
+  const ResolvedRun ranks = resolved({{"pp", "3"}, {"gpus", "16"}});
+  CHECK(ranks.status == RunStatus::error);
+  CHECK(
+      holds(ranks.reason, "tp: tensor_model_parallel_size x context_parallel_size x pipeline_model_parallel_size = "));
+  CHECK(holds(ranks.reason, "(see gpus)"));
+  const ResolvedRun batch = resolved({{"gbs", "65"}});
+  CHECK(batch.status == RunStatus::error);
+  CHECK(holds(batch.reason, "gbs: "));
+  const ResolvedRun model = resolved({{"model", "qwen3-30b-a3"}});
+  CHECK(model.status == RunStatus::error);
+  CHECK(model.reason == "model: unknown model 'qwen3-30b-a3' (did you mean 'qwen3-30b-a3b'?)");
+  const ResolvedRun gpu = resolved({{"gpu", "h100"}});
+  CHECK(gpu.status == RunStatus::error);
+  CHECK(holds(gpu.reason, "gpu: unknown hardware profile 'h100'"));
+  const ResolvedRun text = resolved({{"gpus", "many"}});
+  CHECK(text.status == RunStatus::error);
+  CHECK(text.reason == "gpus: expected a whole number >= 1, got 'many'");
+  const ResolvedRun muon = resolved({{"optimizer", "sgd"}});
+  CHECK(muon.status == RunStatus::skipped);
+  CHECK(holds(muon.reason, "optimizer: "));
+}
+
+TEST_CASE("cells that contradict each other are errors") {
+  CHECK(holds(resolved({{"dispatcher", "none"}}).reason, "dispatcher: a model with experts has one"));
+  CHECK(holds(resolved({{"routing", "dense"}}).reason, "routing: a model with experts routes"));
+  CHECK(holds(resolved({{"recompute_modules", "moe_act"}}).reason, "recompute_modules: modules belong to selective"));
+  CHECK(holds(resolved({{"recompute", "full"}, {"recompute_modules", "moe"}}).reason,
+              "recompute_modules: full recomputation is uniform or block"));
+  const std::map<std::string, std::string> dense = {{"model", "llama3-8b"}, {"routing", "dense"}};
+  auto with = [&](std::map<std::string, std::string> more) {
+    more.insert(dense.begin(), dense.end());
+    return resolved(more).reason;
+  };
+  CHECK(with({{"ep", ""}, {"dispatcher", "none"}}) == "");
+  CHECK(with({{"ep", "1"}, {"dispatcher", ""}}) == "");
+  CHECK(holds(with({{"ep", "8"}, {"dispatcher", "none"}}), "ep: a model without experts"));
+  CHECK(holds(with({{"ep", "1"}, {"dispatcher", "deepep"}}), "dispatcher: a model without experts"));
+}
+
+TEST_CASE("arch cuts a model: the first layers are dense, the others have experts") {
+  const ResolvedRun run =
+      resolved({{"model", "deepseek-v3-no-mtp"}, {"arch", "layers=4 dense_layers=1"}, {"gpus", "8"}, {"ep", "8"}});
+  CHECK(run.reason == "");
+  CHECK(run.scenario->model.id == "deepseek-v3-no-mtp-4l");
+  CHECK(run.scenario->model.layer_count() == 4);
+  CHECK(run.scenario->model.moe_layer_count() == 3);
+  CHECK(run.scenario->model.layers[0] == model::LayerKind::dense);
+  CHECK(run.scenario->model.hidden == 7168);
+  const auto wrong = [](const char* arch) { return resolved({{"model", "llama3-8b"}, {"arch", arch}}).reason; };
+  CHECK(holds(wrong("layers=4 dense_layers=5"), "arch: expected at most"));
+  CHECK(holds(wrong("layers=4 dense_layers=1"), "arch: 'llama3-8b' has no experts"));
+  CHECK(holds(wrong("layer=4"), "arch: unknown word 'layer' (did you mean 'layers'?)"));
+  CHECK(holds(wrong("layers=four"), "arch: layers: expected a whole number"));
+}
+
+TEST_CASE("arch gives a whole shape in Megatron's words: GPT-2 where nothing else is said") {
+  const std::map<std::string, std::string> cells = {{"model", "arch"}, {"gpus", "8"}, {"ep", "4"},        {"tp", "2"},
+                                                    {"gbs", "32"},     {"mbs", "4"},  {"seq_len", "1024"}};
+  const auto with = [&](const std::string& arch) {
+    auto changed = cells;
+    changed["arch"] = arch;
+    return resolved(changed);
+  };
+  const ResolvedRun gpt2 = with("L=12 h=512 heads=8 E=8 topk=2 maxpos=1024");
+  REQUIRE(gpt2.reason == "");
+  const model::Architecture& arch = gpt2.scenario->model;
+  CHECK(arch.layer_count() == 12);
+  CHECK(arch.moe_layer_count() == 12);
+  CHECK(arch.moe.ffn == 4 * 512);  // experts are as wide as the MLP that they replace
+  CHECK(arch.attention.head_dim == 64);
+  CHECK(arch.attention.kv_heads == 8);
+  CHECK(arch.learned_positions == 1024);
+  CHECK(arch.tied_embeddings);
+  CHECK(arch.layer_norm_bias);
+  CHECK(arch.mlp == model::MlpKind::gelu);
+  CHECK(arch.vocab == 50257);
+  CHECK(arch.vocab_divisor == 128);
+  CHECK_FALSE(gpt2.scenario->training.fused_cross_entropy);
+
+  const ResolvedRun mla = with(
+      "L=4 h=1024 ffn=4096 heads=32 hd=128 E=32 topk=4 moe_ffn=1024 shared=1024 moe_freq=([0]*1+[1]*3) mtp=1 "
+      "kv_lora=512 q_lora=1536 maxpos=4096 vocab_div=3232 swiglu multi-latent-attention "
+      "untie-embeddings-and-output-weights");
+  REQUIRE(mla.reason == "");
+  const model::Architecture& deep = mla.scenario->model;
+  CHECK(deep.attention.kind == model::AttentionKind::mla);
+  CHECK(deep.attention.q_lora_rank == 1536);
+  CHECK(deep.attention.qk_dim() == 128 + 64);
+  CHECK(deep.moe_layer_count() == 3);
+  CHECK(deep.dense_ffn == 4096);
+  CHECK(deep.moe.shared_ffn == 1024);
+  CHECK(deep.mtp_layers == 1);
+  CHECK(deep.learned_positions == 0);
+  CHECK_FALSE(deep.tied_embeddings);
+  CHECK(deep.vocab_divisor == 3232);
+  CHECK(mla.scenario->training.fused_cross_entropy);
+
+  CHECK(holds(with("L=12 h=512 E=8").reason, "arch: 'heads' is not stated"));
+  CHECK(holds(with("L=2 h=512 heads=8 E=8 moe_freq=([1]*3)").reason, "arch: moe_freq: expected 2 entries"));
+  CHECK(holds(with("L=2 h=512 heads=8 topk=2").reason, "arch: words of experts without their number"));
+  CHECK(with("L=2 h=512 heads=8 E=8 bias").status == RunStatus::error);
+}
+
+TEST_CASE("settings of a row reach the scenario's keys") {
+  const std::string yaml = scenario_of(row({{"precision", "mxfp8"},
+                                            {"cuda_graph", "transformer_engine"},
+                                            {"cuda_graph_scope", "attn moe_router"},
+                                            {"tp_comm_overlap", "on"},
+                                            {"grad_overlap", "on"},
+                                            {"grad_reduce_dtype", "bf16"},
+                                            {"moments_dtype", "bf16"},
+                                            {"dispatcher", "hybridep"},
+                                            {"dispatcher_sms", "32"},
+                                            {"ep_overlap", "on"},
+                                            {"delayed_wgrad", "on"},
+                                            {"permute_fusion", "off"},
+                                            {"paged_stash", "on"},
+                                            {"capacity_factor", "1.5"},
+                                            {"recompute", "full"},
+                                            {"recompute_modules", "block"},
+                                            {"recompute_layers", "5"},
+                                            {"offload_modules", "moe_act"}}),
+                                       {})
+                               .yaml;
+  CHECK(holds(yaml,
+              "precision: mxfp8, cuda_graph_impl: transformer_engine, cuda_graph_scope: [attn, moe_router], "
+              "tp_comm_overlap: true, overlap_grad_reduce: true }"));
+  CHECK(holds(yaml, "optimizer: { exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16, grad_reduce_dtype: bf16 }"));
+  CHECK(holds(yaml,
+              "memory: { recompute_granularity: full, recompute_method: block, recompute_num_layers: 5, "
+              "offload_modules: [moe_act], usable_fraction: 1.0 }"));
+  CHECK(holds(yaml,
+              "moe: { dispatcher: hybridep, dispatcher_sms: 32, overlap_moe_expert_parallel_comm: true, "
+              "delay_wgrad_compute: true, permute_fusion: false, paged_stash: true, "
+              "expert_rank_capacity_factor: 1.5 }"));
+  const std::string titan =
+      scenario_of(
+          row({{"framework", "torchtitan"}, {"sharding", "fsdp2"}, {"shard_group", "8"}, {"dispatcher_sms", "16"}}), {})
+          .yaml;
+  CHECK(holds(titan, "framework: torchtitan }"));
+  CHECK(holds(titan, "optimizer: { sharding: fsdp2, shard_group: 8 }"));
+  CHECK_FALSE(holds(titan, "dispatcher_sms"));  // of no dispatcher that has kernels
+  // 16 GPUs of one stage without tensor parallelism: the whole group.
+  CHECK(holds(scenario_of(row({{"sharding", "fsdp2"}, {"shard_group", "16"}}), {}).yaml,
+              "optimizer: { sharding: fsdp2 }"));
+}
