@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "cost/collectives.h"
+#include "cost/dispatch.h"
 #include "cost/kernels.h"
 
 namespace moeplan::engine {
@@ -110,7 +111,7 @@ bool PlanSource::next(std::int64_t rank, TimedOp& out) {
   out.stream = static_cast<std::uint8_t>(behind ? Stream::ep_behind : op->stream);
   out.wait_streams =
       static_cast<std::uint16_t>(fetches_ahead(*op) ? op->joins : chain_of(*op, visit->lane) | op->joins);
-  out.issue_ps = to_ps(plan_, op->name, host.launch.value * op->launches);
+  out.issue_ps = op->captured ? 0 : to_ps(plan_, op->name, host.launch.value * op->launches);
   out.host_sync = op->host_sync;
   out.sync_ps = to_ps(plan_, op->name, host.sync.value);
   switch (op->work) {
@@ -147,7 +148,7 @@ double PlanSource::duration_s(const plan::Op& op, const plan::Visit& visit, std:
   const auto& decision = plan_.decision(visit.moe_layer, visit.microbatch, plan_.group_of(rank));
   const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
   const auto rows = chunks[static_cast<std::size_t>(op.size.rows.chunk)].rows_on(plan_.member_of(rank));
-  return cost::grouped_gemm_time_s(rows, op.n, op.k, op.pass, profile);
+  return cost::grouped_gemm_time_s(rows, op.n, op.k, op.pass, profile, op.precision);
 }
 
 void PlanSource::meet(const plan::Op& op, const plan::Visit& visit, std::int64_t rank, TimedOp& out) {
@@ -209,8 +210,16 @@ void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int
     for (auto& d : duration_ps) d = duration;
     return;
   }
-  const auto& decision =
-      plan_.decision(meeting.visit->moe_layer, meeting.visit->microbatch, plan_.group_of(meeting.rank));
+  if (op.once_per_rank)
+    dispatch_durations(op, *meeting.visit, meeting.rank, ranks);
+  else
+    all_to_all_durations(op, *meeting.visit, meeting.rank, ranks);
+  for (std::size_t i = 0; i < ranks.size(); ++i) duration_ps[i] = to_ps(plan_, op.name, finish_[i]);
+}
+
+void PlanSource::all_to_all_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
+                                      std::span<const std::int64_t> ranks) {
+  const auto& decision = plan_.decision(visit.moe_layer, visit.microbatch, plan_.group_of(rank));
   const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
   const std::vector<std::int32_t>& rows =
       op.size.rows.of_instances() ? decision.replicas : chunks[static_cast<std::size_t>(op.size.rows.chunk)].matrix;
@@ -223,7 +232,37 @@ void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int
           rows[i * p + j] * op.size.bytes_per_row / plan_.scenario->layout.etp;
   finish_.assign(p, 0.0);
   cost::all_to_all_finish(matrix_, ranks, plan_.cluster, plan_.scenario->hardware, finish_);
-  for (std::size_t i = 0; i < p; ++i) duration_ps[i] = to_ps(plan_, op.name, finish_[i]);
+}
+
+void PlanSource::dispatch_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
+                                    std::span<const std::int64_t> ranks) {
+  const auto& scenario = *plan_.scenario;
+  const auto& decision = plan_.decision(visit.moe_layer, visit.microbatch, plan_.group_of(rank));
+  const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
+  const std::vector<std::int32_t>& rows = chunks[static_cast<std::size_t>(op.size.rows.chunk)].matrix;
+  const auto etp = static_cast<std::size_t>(scenario.layout.etp);
+  const std::size_t p = ranks.size(), members = p / etp;
+  const bool kernels = cost::has_dispatch_kernels(scenario.hardware);
+  const double sent_bytes = plan_.distinct_share * static_cast<double>(op.size.bytes_per_row);
+  matrix_.resize(p * p);
+  for (std::size_t i = 0; i < p; ++i)
+    for (std::size_t j = 0; j < p; ++j) {
+      // Each expert tensor parallel peer sends its tokens to all peers of their experts.
+      const std::int64_t routed = rows[i / etp * members + j / etp] / static_cast<std::int64_t>(etp);
+      if (kernels)
+        matrix_[i * p + j] = routed;
+      else
+        matrix_[op.towards_source ? j * p + i : i * p + j] = std::llround(static_cast<double>(routed) * sent_bytes);
+    }
+  finish_.assign(p, 0.0);
+  if (!kernels) {
+    cost::all_to_all_finish(matrix_, ranks, plan_.cluster, scenario.hardware, finish_);
+    return;
+  }
+  const cost::DispatchKernel kernel{
+      static_cast<double>(op.size.bytes_per_row), static_cast<double>(scenario.model.moe.experts),
+      static_cast<double>(scenario.model.moe.top_k), scenario.dispatch.sms, op.towards_source};
+  cost::dispatch_finish(kernel, matrix_, ranks, plan_.cluster, scenario.hardware, finish_);
 }
 
 void PlanSource::done(std::int64_t rank, const OpTimes& times) {

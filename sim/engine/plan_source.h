@@ -46,6 +46,11 @@ class PlanSource : public ProgramSource {
   const plan::Op* find(std::int64_t rank, Cursor& cursor, const plan::Visit** visit) const;
   double duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank);
   void meet(const plan::Op& op, const plan::Visit& visit, std::int64_t rank, TimedOp& out);
+  // Fill finish_ with the seconds of each member, by the rows of the decision.
+  void all_to_all_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
+                            std::span<const std::int64_t> ranks);
+  void dispatch_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
+                          std::span<const std::int64_t> ranks);
   double collective_s(const plan::Op& op, std::int64_t bytes, std::span<const std::int64_t> ranks);
   void attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times);
 

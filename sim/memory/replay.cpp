@@ -60,7 +60,7 @@ RankMemory replay(const plan::Plan& plan, std::int64_t rank) {
   const plan::StaticMemory& statics = plan.statics[static_cast<std::size_t>(memory.stage)];
   const plan::BytesByKind steady = add(statics.load, statics.moments);
   memory.static_bytes = sum(steady);
-  memory.outside_bytes = statics.context_bytes + statics.communicator_bytes;
+  memory.outside_bytes = statics.context_bytes + statics.communicator_bytes + statics.dispatcher_bytes;
 
   // The first iteration and a steady one run the same ops over the same rows; they differ by the optimizer moments, so
   // one walk serves both.

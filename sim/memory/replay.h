@@ -46,7 +46,7 @@ struct RankMemory {
   std::int64_t static_bytes = 0;       // steady: parameters, gradients, optimizer states, workspace
   std::int64_t routed_peak_bytes = 0;  // largest sum of tensors sized by routed rows: dispatch, experts, combine
   std::int64_t host_bytes = 0;         // most in host memory at once: offloaded optimizer states and activations
-  std::int64_t outside_bytes = 0;      // context and communicators: outside the allocator
+  std::int64_t outside_bytes = 0;      // context, communicators, dispatcher buffers: outside the allocator
   // Of ranks that were replayed through the allocator (memory/reserved.h), else 0.
   std::int64_t reserved_bytes = 0;
   std::array<std::int64_t, kPhases> phase_reserved_bytes{};

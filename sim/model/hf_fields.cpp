@@ -39,6 +39,12 @@ std::int64_t HfFields::first_integer(std::string_view key, std::string_view othe
   return integer(key);
 }
 
+std::int64_t HfFields::step(std::string_view key) {
+  const std::int64_t step = integer_or(key, 1);
+  if (step == 0) fault(key, "expected an integer >= 1, got '0'");
+  return std::max<std::int64_t>(step, 1);
+}
+
 bool HfFields::flag_or(std::string_view key, bool fallback) {
   return given(key) ? reader_.flag_or(key, fallback) : fallback;
 }
@@ -89,7 +95,7 @@ void read_heads(HfFields& fields, Architecture& arch) {
 
 void read_dense_first(HfFields& fields, Architecture& arch, bool has_experts) {
   const std::int64_t dense = fields.integer_or("first_k_dense_replace", 0);
-  const std::int64_t step = std::max<std::int64_t>(fields.integer_or("moe_layer_freq", 1), 1);
+  const std::int64_t step = fields.step("moe_layer_freq");
   if (fields.given("mlp_layer_types")) {
     const std::vector<std::string> types = fields.texts("mlp_layer_types");
     if (types.size() != arch.layers.size()) {

@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstddef>
 
@@ -19,8 +21,13 @@ void read_qwen_moe(HfFields& fields, Architecture& arch) {
   arch.moe.experts = fields.integer("num_experts");
   arch.moe.top_k = fields.integer("num_experts_per_tok");
   arch.moe.ffn = fields.integer("moe_intermediate_size");
-  const std::int64_t step = std::max<std::int64_t>(fields.integer_or("decoder_sparse_step", 1), 1);
+  const std::int64_t step = fields.step("decoder_sparse_step");
   const std::vector<std::int64_t> dense = fields.integers("mlp_only_layers");
+  for (const std::int64_t layer : dense) {
+    if (layer < arch.layer_count()) continue;
+    fields.fault("mlp_only_layers", fmt::format("expected layers from 0 to {} (num_hidden_layers {}), got '{}'",
+                                                arch.layer_count() - 1, arch.layer_count(), layer));
+  }
   for (std::size_t i = 0; i < arch.layers.size(); ++i) {
     const auto layer = static_cast<std::int64_t>(i);
     const bool named = std::find(dense.begin(), dense.end(), layer) != dense.end();

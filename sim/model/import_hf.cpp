@@ -182,7 +182,9 @@ void read_common(HfFields& fields, Architecture& arch) {
   arch.vocab = fields.integer("vocab_size");
   arch.tied_embeddings = fields.flag_or("tie_word_embeddings", false);
   const std::int64_t layers = fields.integer("num_hidden_layers");
-  if (layers > kMaxLayers) {
+  if (layers == 0 && fields.given("num_hidden_layers")) {
+    fields.fault("num_hidden_layers", "expected an integer >= 1, got '0'");
+  } else if (layers > kMaxLayers) {
     fields.fault("num_hidden_layers", fmt::format("expected at most {} layers, got '{}'", kMaxLayers, layers));
   } else {
     arch.layers.assign(static_cast<std::size_t>(layers), LayerKind::dense);

@@ -13,7 +13,7 @@ double bytes(std::int64_t elements) { return static_cast<double>(elements * kD);
 
 bool Attention::mla() const { return b_->scenario().model.attention.kind == model::AttentionKind::mla; }
 
-Attention::Attention(Builder& builder, std::int64_t window) : b_(&builder), window_(window) {
+Attention::Attention(Builder& builder, std::int64_t window, Norm& norm) : b_(&builder), window_(window) {
   const Shape& s = b_->shape();
   const auto& a = b_->scenario().model.attention;
   const auto& recompute = b_->scenario().recompute;
@@ -28,7 +28,7 @@ Attention::Attention(Builder& builder, std::int64_t window) : b_(&builder), wind
   const std::int64_t qkv_width = q_width + 2 * k_width;  // gqa
   const std::int64_t latent_width = a.kv_lora_rank + a.qk_rope_dim;
   auto dense = [&](const char* name, std::int64_t elements) { return b_->tensor(kDense, name, elements * kD); };
-  gathered_ = dense("attention gathered input", t * s.hidden);
+  gathered_ = b_->tensor(kDense, "attention gathered input", operand_bytes(b_->scenario(), t * s.hidden));
   qkv_ = dense("qkv", mla() ? 0 : t * qkv_width);
   // The norms over query and key heads keep contiguous copies of their inputs (the value stays a view of qkv).
   const bool qk_norm = !mla() && a.qk_norm;
@@ -63,6 +63,23 @@ Attention::Attention(Builder& builder, std::int64_t window) : b_(&builder), wind
   grad_latents_ = dense("latent gradients", t * (a.q_lora_rank + latent_width));
   grad_partial_ = dense("attention input gradient partial", t * s.hidden);
   dummy_ = b_->tensor(TensorKind::workspace, "output projection returned weight gradient", v_width * s.hidden * kD);
+
+  const OperandFormat format = operand_format(b_->scenario());
+  narrow_saved_ = format.narrow && format.saved;
+  const auto linear = [&](std::optional<LinearInput>& slot, const char* name, TensorId wide,
+                          const LinearInput::Form& form) {
+    slot.emplace(*b_, name, Family::attention, kDense, wide, form);
+  };
+  linear(projected_, "attention output", out_, LinearInput::shared(t * v_width));
+  linear(grad_projected_, "attention projection gradient", grad_full_, LinearInput::gradient(t * s.hidden));
+  const std::int64_t up_width = q_width + heads * (a.qk_nope_dim + a.v_head_dim);
+  linear(grad_joint_, mla() ? "up-projection gradients" : "qkv gradient", mla() ? grad_up_ : grad_qkv_,
+         LinearInput::gradient(t * (mla() ? up_width : qkv_width)));
+  linear(query_input_, "query projection input", norm.output(), LinearInput::shared(tl * s.hidden));
+  linear(latent_input_, "key-value projection input", norm.output(), LinearInput::shared(tl * s.hidden));
+  linear(query_latent_, "query latent, normed", q_latent_normed_, LinearInput::fixed(tl * a.q_lora_rank));
+  linear(key_value_latent_, "key-value latent, normed", kv_latent_normed_, LinearInput::fixed(tl * a.kv_lora_rank));
+  linear(grad_latent_, "latent gradients", grad_latents_, LinearInput::gradient(tl * (a.q_lora_rank + latent_width)));
 }
 
 void Attention::forward(TensorId x_mid, Norm& norm, bool keep) {
@@ -78,9 +95,12 @@ void Attention::forward(TensorId x_mid, Norm& norm, bool keep) {
   }
   if (!keep && !mla()) core.frees.push_back(qkv_);
   const std::int64_t v_width = s.heads_rank * a.v_dim();
+  projected_->cast(keep);
   Op& proj =
-      b_->gemm("attention projection", Family::attention, {s.tokens, s.hidden, v_width}, {tp ? partial_ : reduced_});
-  if (!keep) proj.frees.push_back(out_);
+      b_->linear("attention projection", Family::attention, {s.tokens, s.hidden, v_width}, {tp ? partial_ : reduced_});
+  projected_->consumed(proj, keep);
+  // What is recomputed needs no bf16 output where the projection keeps a copy of its own.
+  if (!keep || (narrow_saved_ && recompute_core_)) proj.frees.push_back(out_);
   if (tp)
     b_->collective("attention reduce-scatter", kTp, cost::Collective::reduce_scatter, s.tokens * s.hidden * kD,
                    {reduced_}, {partial_});
@@ -93,11 +113,16 @@ void Attention::project(Norm& norm, bool keep) {
   const bool tp = s.tp > 1;
   const std::int64_t t = s.tokens, tl = s.tokens_local;
   const bool drop_norm = !keep || recompute_norm_;
+  // The projections keep copies of the norm's output, each its own; nobody reads it any more.
+  const bool drop_norm_mla = drop_norm || narrow_saved_, keep_input = keep && !recompute_norm_;
   if (!mla()) {
     const std::int64_t width = (s.heads_rank + 2 * s.kv_heads_rank) * a.head_dim;
-    if (tp) b_->collective("attention all-gather", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
-    Op& gemm = b_->gemm("qkv projection", Family::attention, {t, width, s.hidden}, {qkv_});
+    if (tp)
+      b_->collective("attention all-gather", kTp, cost::Collective::all_gather,
+                     operand_bytes(b_->scenario(), t * s.hidden), {gathered_});
+    Op& gemm = b_->linear("qkv projection", Family::attention, {t, width, s.hidden}, {qkv_});
     if (tp) gemm.frees.push_back(gathered_);
+    norm.consumed(gemm);
     if (drop_norm) norm.drop_output(gemm);
     if (!keep) norm.drop_statistics(gemm);
     const std::int64_t rotated = t * (s.heads_rank + s.kv_heads_rank) * a.head_dim;
@@ -108,29 +133,40 @@ void Attention::project(Norm& norm, bool keep) {
     return;
   }
   if (a.q_lora_rank > 0) {
-    b_->gemm("query down-projection", Family::attention, {tl, a.q_lora_rank, s.hidden}, {q_latent_});
+    query_input_->cast(keep_input);
+    query_input_->consumed(
+        b_->linear("query down-projection", Family::attention, {tl, a.q_lora_rank, s.hidden}, {q_latent_}), keep_input);
     b_->memory("query latent norm", Family::attention, bytes(2 * tl * a.q_lora_rank), 1, {q_latent_normed_});
+    query_latent_->cast(keep);
   }
-  Op& down = b_->gemm("key-value down-projection", Family::attention, {tl, a.kv_lora_rank + a.qk_rope_dim, s.hidden},
-                      {kv_latent_});
+  latent_input_->cast(keep_input);
+  Op& down = b_->linear("key-value down-projection", Family::attention, {tl, a.kv_lora_rank + a.qk_rope_dim, s.hidden},
+                        {kv_latent_});
+  latent_input_->consumed(down, keep_input);
   if (a.q_lora_rank > 0) {
-    if (drop_norm) norm.drop_output(down);
+    if (drop_norm_mla) norm.drop_output(down);
     if (!keep) norm.drop_statistics(down);
   }
   b_->memory("key-value latent norm", Family::attention, bytes(2 * tl * a.kv_lora_rank), 1, {kv_latent_normed_});
-  up_project();
+  key_value_latent_->cast(keep);
+  if (a.q_lora_rank == 0) query_input_->cast(keep_input);
+  up_project(keep);
   Op& last = b_->last();
   if (a.q_lora_rank == 0) {
-    if (drop_norm) norm.drop_output(last);
+    if (drop_norm_mla) norm.drop_output(last);
     if (!keep) norm.drop_statistics(last);
   }
   if (!keep) {
-    if (a.q_lora_rank > 0) last.frees.insert(last.frees.end(), {q_latent_, q_latent_normed_});
-    last.frees.insert(last.frees.end(), {kv_latent_, kv_latent_normed_});
+    if (a.q_lora_rank > 0) {
+      last.frees.push_back(q_latent_);
+      query_latent_->drop(last);
+    }
+    last.frees.push_back(kv_latent_);
+    key_value_latent_->drop(last);
   }
 }
 
-void Attention::up_project() {
+void Attention::up_project(bool keep) {
   const Shape& s = b_->shape();
   const auto& a = b_->scenario().model.attention;
   const bool tp = s.tp > 1;
@@ -142,10 +178,15 @@ void Attention::up_project() {
     if (a.q_lora_rank == 0)
       b_->collective("attention all-gather", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
   }
-  Op& up = b_->gemm("query up-projection", Family::attention, {t, q_width, q_in}, {q_up_});
+  Op& up = b_->linear("query up-projection", Family::attention, {t, q_width, q_in}, {q_up_});
+  if (a.q_lora_rank > 0)
+    query_latent_->consumed(up, true);
+  else
+    query_input_->consumed(up, keep && !recompute_norm_);
   if (tp && a.q_lora_rank == 0) up.frees.push_back(gathered_);
-  Op& kv = b_->gemm("key-value up-projection", Family::attention,
-                    {t, s.heads_rank * (a.qk_nope_dim + a.v_head_dim), a.kv_lora_rank}, {kv_up_});
+  Op& kv = b_->linear("key-value up-projection", Family::attention,
+                      {t, s.heads_rank * (a.qk_nope_dim + a.v_head_dim), a.kv_lora_rank}, {kv_up_});
+  key_value_latent_->consumed(kv, true);
   if (tp) kv.frees.push_back(latents_gathered_);
   const std::int64_t moved = t * s.heads_rank * (2 * a.qk_dim() + a.v_head_dim);
   b_->memory("rotary embedding and concatenation", Family::attention, bytes(2 * moved), 4, {q_, k_, v_},
@@ -195,17 +236,23 @@ void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Nor
   const std::int64_t t = s.tokens, v_width = s.heads_rank * a.v_dim();
   if (tp)
     b_->collective("attention gradient all-gather", kTp, cost::Collective::all_gather, t * s.hidden * kD, {grad_full_});
-  b_->gemm("attention projection dgrad", Family::attention, {t, v_width, s.hidden, cost::GemmPass::dgrad}, {grad_out_});
-  Op& wgrad = b_->gemm("attention projection wgrad", Family::attention, {s.hidden, v_width, t, cost::GemmPass::wgrad},
-                       {dummy_}, {dummy_});
+  grad_projected_->cast(true);
+  b_->linear("attention projection dgrad", Family::attention, {t, v_width, s.hidden, cost::GemmPass::dgrad},
+             {grad_out_});
+  projected_->before_wgrad();
+  Op& wgrad = b_->linear("attention projection wgrad", Family::attention, {s.hidden, v_width, t, cost::GemmPass::wgrad},
+                         {dummy_}, {dummy_});
+  projected_->drop(wgrad);
+  grad_projected_->drop(wgrad);
   if (tp) wgrad.frees.push_back(grad_full_);
   // Without a query latent the up-projections read the normed input itself.
   const bool norm_first = recompute_norm_ && recompute_up_ && a.q_lora_rank == 0;
   if (norm_first) norm.recompute();
   b_->set_recompute(true);
-  if (recompute_up_) up_project();
+  if (recompute_up_) up_project(true);
   if (recompute_core_) {
     b_->fixed("core attention", Family::attention, attention_s(false), 1, {statistics_});
+    if (narrow_saved_) b_->last().allocates.push_back(out_);
   }
   b_->set_recompute(false);
   const bool cp = s.cp > 1;
@@ -247,12 +294,16 @@ void Attention::backward_projections_gqa(Norm& norm, TensorId grad_norm) {
   if (a.qk_norm)
     b_->memory("query-key norm backward", Family::attention, bytes(3 * rotated), 4, {},
                {qk_normed_input_, qk_statistics_});
+  grad_joint_->cast(true);
+  norm.before_wgrad();
   if (tp)
-    b_->collective("attention all-gather again", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
-  b_->gemm("qkv projection dgrad", Family::attention, {t, s.hidden, width, cost::GemmPass::dgrad},
-           {tp ? grad_partial_ : grad_norm});
-  Op& wgrad =
-      b_->gemm("qkv projection wgrad", Family::attention, {width, s.hidden, t, cost::GemmPass::wgrad}, {}, {grad_qkv_});
+    b_->collective("attention all-gather again", kTp, cost::Collective::all_gather,
+                   operand_bytes(b_->scenario(), t * s.hidden), {gathered_});
+  b_->linear("qkv projection dgrad", Family::attention, {t, s.hidden, width, cost::GemmPass::dgrad},
+             {tp ? grad_partial_ : grad_norm});
+  Op& wgrad = b_->linear("qkv projection wgrad", Family::attention, {width, s.hidden, t, cost::GemmPass::wgrad}, {},
+                         {grad_qkv_});
+  grad_joint_->drop(wgrad);
   norm.drop_output(wgrad);
   if (tp) {
     wgrad.frees.push_back(gathered_);
@@ -271,20 +322,28 @@ void Attention::backward_projections_mla(Norm& norm, TensorId grad_norm) {
   const std::int64_t q_in = a.q_lora_rank > 0 ? a.q_lora_rank : s.hidden;
   b_->memory("rotary embedding backward", Family::attention, bytes(2 * t * (q_width + kv_width)), 4, {grad_up_},
              {grad_q_, grad_k_, grad_v_});
+  grad_joint_->cast(true);
+  key_value_latent_->before_wgrad();
+  if (a.q_lora_rank > 0)
+    query_latent_->before_wgrad();
+  else
+    query_input_->before_wgrad();
   if (tp)
     b_->collective("latent all-gather again", kTp, cost::Collective::all_gather, t * (a.q_lora_rank + latent) * kD,
                    {latents_gathered_});
-  b_->gemm("key-value up-projection dgrad", Family::attention, {t, a.kv_lora_rank, kv_width, cost::GemmPass::dgrad},
-           {grad_latents_});
-  b_->gemm("key-value up-projection wgrad", Family::attention, {kv_width, a.kv_lora_rank, t, cost::GemmPass::wgrad},
-           {});
+  b_->linear("key-value up-projection dgrad", Family::attention, {t, a.kv_lora_rank, kv_width, cost::GemmPass::dgrad},
+             {grad_latents_});
+  b_->linear("key-value up-projection wgrad", Family::attention, {kv_width, a.kv_lora_rank, t, cost::GemmPass::wgrad},
+             {});
   if (tp && a.q_lora_rank == 0)
     b_->collective("attention all-gather again", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
   // Without a query latent the query projection's input gradient is already one of the normed input.
-  Op& dgrad = b_->gemm("query up-projection dgrad", Family::attention, {t, q_in, q_width, cost::GemmPass::dgrad}, {});
+  Op& dgrad = b_->linear("query up-projection dgrad", Family::attention, {t, q_in, q_width, cost::GemmPass::dgrad}, {});
   if (a.q_lora_rank == 0) dgrad.allocates.push_back(tp ? grad_partial_ : grad_norm);
-  Op& wgrad = b_->gemm("query up-projection wgrad", Family::attention, {q_width, q_in, t, cost::GemmPass::wgrad}, {},
-                       {grad_up_});
+  Op& wgrad = b_->linear("query up-projection wgrad", Family::attention, {q_width, q_in, t, cost::GemmPass::wgrad}, {},
+                         {grad_up_});
+  grad_joint_->drop(wgrad);
+  if (a.q_lora_rank == 0) query_input_->drop(wgrad);
   if (tp) wgrad.frees.push_back(latents_gathered_);
   if (tp && a.q_lora_rank == 0) wgrad.frees.push_back(gathered_);
   if (tp) {
@@ -295,19 +354,28 @@ void Attention::backward_projections_mla(Norm& norm, TensorId grad_norm) {
                      {grad_norm}, {grad_partial_});
   }
   b_->memory("latent norm backward", Family::attention, bytes(3 * tl * (a.q_lora_rank + a.kv_lora_rank)),
-             a.q_lora_rank > 0 ? 4 : 2, {}, {kv_latent_, kv_latent_normed_});
+             a.q_lora_rank > 0 ? 4 : 2, {}, {kv_latent_});
+  Op& norms = b_->last();
+  key_value_latent_->drop(norms);
   if (a.q_lora_rank > 0) {
-    Op& norms = b_->last();
-    norms.frees.insert(norms.frees.end(), {q_latent_, q_latent_normed_});
-    b_->gemm("query down-projection dgrad", Family::attention, {tl, s.hidden, a.q_lora_rank, cost::GemmPass::dgrad},
-             {grad_norm});
-    b_->gemm("query down-projection wgrad", Family::attention, {a.q_lora_rank, s.hidden, tl, cost::GemmPass::wgrad},
-             {});
+    norms.frees.push_back(q_latent_);
+    query_latent_->drop(norms);
   }
-  b_->gemm("key-value down-projection dgrad", Family::attention, {tl, s.hidden, latent, cost::GemmPass::dgrad}, {});
-  Op& last = b_->gemm("key-value down-projection wgrad", Family::attention,
-                      {latent, s.hidden, tl, cost::GemmPass::wgrad}, {}, {grad_latents_});
-  norm.drop_output(last);
+  grad_latent_->cast(true);
+  if (a.q_lora_rank > 0) {
+    query_input_->before_wgrad();
+    b_->linear("query down-projection dgrad", Family::attention, {tl, s.hidden, a.q_lora_rank, cost::GemmPass::dgrad},
+               {grad_norm});
+    query_input_->drop(b_->linear("query down-projection wgrad", Family::attention,
+                                  {a.q_lora_rank, s.hidden, tl, cost::GemmPass::wgrad}, {}));
+  }
+  latent_input_->before_wgrad();
+  b_->linear("key-value down-projection dgrad", Family::attention, {tl, s.hidden, latent, cost::GemmPass::dgrad}, {});
+  Op& last = b_->linear("key-value down-projection wgrad", Family::attention,
+                        {latent, s.hidden, tl, cost::GemmPass::wgrad}, {}, {grad_latents_});
+  latent_input_->drop(last);
+  grad_latent_->drop(last);
+  if (!narrow_saved_ || recompute_norm_) norm.drop_output(last);
 }
 
 }  // namespace moeplan::plan

@@ -18,6 +18,7 @@ Block BlockSet::finished(Block block, const BlockParameters& parameters, bool ed
   offload_activations(block, scenario);
   divide_parameters(block, scenario, parameters);
   if (edge) overlap_step_edges(block, scenario, parameters);
+  capture_graphs(block, scenario);
   return block;
 }
 
@@ -49,11 +50,13 @@ std::int32_t BlockSet::mtp(bool edge) {
 }
 
 std::int32_t BlockSet::receive() {
-  return once({Kind::receive, false, {}, {}}, [&] { return make_receive_block(*plan_.scenario, plan_.shape); });
+  return once({Kind::receive, false, {}, {}},
+              [&] { return finished(make_receive_block(*plan_.scenario, plan_.shape), {}, false); });
 }
 
 std::int32_t BlockSet::send() {
-  return once({Kind::send, false, {}, {}}, [&] { return make_send_block(*plan_.scenario, plan_.shape); });
+  return once({Kind::send, false, {}, {}},
+              [&] { return finished(make_send_block(*plan_.scenario, plan_.shape), {}, false); });
 }
 
 std::int32_t BlockSet::dense(const LayerTraits& traits, bool edge) {
@@ -71,7 +74,8 @@ std::int32_t BlockSet::moe(const LayerTraits& traits, const Treatment& treatment
 }
 
 std::int32_t BlockSet::optimizer(std::int64_t stage) {
-  plan_.blocks.push_back(make_optimizer_block(*plan_.scenario, stage_parameters(*plan_.scenario, stage)));
+  plan_.blocks.push_back(make_optimizer_block(*plan_.scenario, stage_parameters(*plan_.scenario, stage),
+                                              stage_linear_parameters(*plan_.scenario, stage)));
   return static_cast<std::int32_t>(plan_.blocks.size() - 1);
 }
 

@@ -30,6 +30,8 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape);
 Block make_receive_block(const scenario::Scenario& scenario, const Shape& shape);  // first in forward, last in backward
 Block make_send_block(const scenario::Scenario& scenario, const Shape& shape);     // last in forward, first in backward
 // Gradient reduction, norm, Adam on this rank's shard, parameter gathering; parameters of a rank by group.
-Block make_optimizer_block(const scenario::Scenario& scenario, const StageParameters& parameters);
+// linear: those of them that a narrow precision quantises, once a step.
+Block make_optimizer_block(const scenario::Scenario& scenario, const StageParameters& parameters,
+                           std::int64_t linear = 0);
 
 }  // namespace moeplan::plan

@@ -15,6 +15,11 @@ TensorId Builder::row_tensor(TensorKind kind, std::string name, std::int64_t byt
   return static_cast<TensorId>(block_->tensors.size() - 1);
 }
 
+TensorId Builder::sized_tensor(TensorKind kind, std::string name, const Size& size) {
+  block_->tensors.push_back(Tensor{kind, std::move(name), size});
+  return static_cast<TensorId>(block_->tensors.size() - 1);
+}
+
 Op& Builder::add(std::string name, Work work, Family family, Ids allocates, Ids frees) {
   Op op;
   op.name = std::move(name);
@@ -30,6 +35,20 @@ Op& Builder::add(std::string name, Work work, Family family, Ids allocates, Ids 
 Op& Builder::gemm(std::string name, Family family, const cost::GemmShape& shape, Ids allocates, Ids frees) {
   Op& op = add(std::move(name), Work::fixed, family, allocates, frees);
   op.seconds = cost::gemm_time_s(shape, scenario_->hardware);
+  return op;
+}
+
+Op& Builder::linear(std::string name, Family family, const cost::GemmShape& shape, Ids allocates, Ids frees) {
+  Op& op = add(std::move(name), Work::fixed, family, allocates, frees);
+  const cost::Precision precision = scenario::cost_precision(scenario_->training.precision);
+  op.seconds = cost::gemm_time_s(shape, scenario_->hardware, precision);
+  const bool casts_weights = precision != cost::Precision::bf16 && shape.pass != cost::GemmPass::wgrad &&
+                             scenario_->training.framework == scenario::Framework::torchtitan;
+  if (casts_weights) {  // no copy is kept: read bf16, write the narrow one, in front of every product
+    const double bytes = static_cast<double>(shape.n * shape.k) * (2 + cost::operand_bytes(precision));
+    op.seconds += cost::memory_bound_time_s(bytes, cost::MemoryAccess::streaming, scenario_->hardware);
+    ++op.launches;
+  }
   return op;
 }
 
@@ -62,6 +81,7 @@ Op& Builder::grouped(std::string name, std::int64_t n, std::int64_t k, cost::Gem
   op.n = n;
   op.k = k;
   op.pass = pass;
+  op.precision = scenario::cost_precision(scenario_->training.precision);
   op.size.rows = rows;
   return op;
 }
@@ -111,6 +131,14 @@ Op& Builder::all_to_all(std::string name, Rows rows, std::int64_t bytes_per_row,
   op.group = topology::GroupKind::ep;
   op.stream = Stream::ep;
   op.towards_source = towards_source;
+  return op;
+}
+
+Op& Builder::dispatch_kernel(std::string name, Rows rows, std::int64_t bytes_per_row, bool towards_source,
+                             Ids allocates, Ids frees) {
+  Op& op = all_to_all(std::move(name), rows, bytes_per_row, towards_source, allocates, frees);
+  op.group = topology::GroupKind::etp_ep;
+  op.once_per_rank = true;
   return op;
 }
 

@@ -23,14 +23,18 @@ class Builder {
 
   TensorId tensor(TensorKind kind, std::string name, std::int64_t bytes);
   TensorId row_tensor(TensorKind kind, std::string name, std::int64_t bytes_per_row, Rows rows);
+  TensorId sized_tensor(TensorKind kind, std::string name, const Size& size);
 
   using Ids = std::initializer_list<TensorId>;
   Op& gemm(std::string name, Family family, const cost::GemmShape& shape, Ids allocates, Ids frees = {});
+  // A product of a linear layer: in the precision of training.
+  Op& linear(std::string name, Family family, const cost::GemmShape& shape, Ids allocates, Ids frees = {});
   Op& fixed(std::string name, Family family, double seconds, int launches, Ids allocates, Ids frees = {});
   Op& memory(std::string name, Family family, double bytes, int launches, Ids allocates, Ids frees = {},
              cost::MemoryAccess access = cost::MemoryAccess::streaming);
   Op& row_memory(std::string name, Family family, std::int64_t bytes, std::int64_t bytes_per_row, Rows rows,
                  cost::MemoryAccess access, Ids allocates, Ids frees = {});
+  // Expert matrices are linear layers.
   Op& grouped(std::string name, std::int64_t n, std::int64_t k, cost::GemmPass pass, Rows rows, Ids allocates,
               Ids frees = {});
   Op& collective(std::string name, topology::GroupKind group, cost::Collective kind, std::int64_t bytes, Ids allocates,
@@ -40,6 +44,9 @@ class Builder {
                      Rows rows, Ids allocates, Ids frees = {});
   Op& all_to_all(std::string name, Rows rows, std::int64_t bytes_per_row, bool towards_source, Ids allocates,
                  Ids frees = {});
+  // By a kernel that sends a token's row once to each rank, over expert and expert tensor parallel peers together.
+  Op& dispatch_kernel(std::string name, Rows rows, std::int64_t bytes_per_row, bool towards_source, Ids allocates,
+                      Ids frees = {});
 
   // A copy between device and host that the ops after it wait for.
   Op& host_copy(std::string name, Family family, double bytes);

@@ -1,4 +1,5 @@
 #include "plan/blocks.h"
+#include "plan/linear_input.h"
 
 // The blocks at the ends of the network and at the borders of pipeline stages.
 namespace moeplan::plan {
@@ -68,6 +69,11 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   const TensorId gathered = b.tensor(kind, "final norm output gathered", t * shape.hidden * kD);
   const TensorId logits = b.tensor(kind, "logits (bf16)", logits_elements * kD);
   const TensorId softmax = b.tensor(kind, "softmax (fp32)", logits_elements * 4);
+  const bool eager = !scenario.training.fused_cross_entropy;
+  const bool titan = eager && scenario.training.framework == scenario::Framework::torchtitan;
+  const TensorId wide_logits = b.tensor(kind, "logits (fp32)", titan ? logits_elements * 4 : 0);
+  const TensorId grad_wide = b.tensor(kind, "logits gradient (fp32)", titan ? logits_elements * 4 : 0);
+  const TensorId grad_softmax = b.tensor(kind, "log-softmax gradient (fp32)", titan ? logits_elements * 4 : 0);
   const TensorId grad_logits = b.tensor(kind, "logits gradient (bf16)", logits_elements * kD);
   const TensorId grad_partial = b.tensor(kind, "final norm gradient partial", t * shape.hidden * kD);
   const TensorId grad_norm = b.tensor(kind, "final norm output gradient", shape.tokens_local * shape.hidden * kD);
@@ -75,7 +81,7 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
       b.tensor(TensorKind::activations_dense, "final norm input gradient", shape.tokens_local * shape.hidden * kD);
   const TensorId dummy =
       b.tensor(TensorKind::workspace, "output layer returned weight gradient", v * shape.hidden * kD);
-  Norm norm(b, "final norm", Family::loss);
+  Norm norm(b, "final norm", Family::loss, false);
 
   b.into_forward();
   b.fixed("final input arrives", Family::loss, 0.0, 0, {x_in});
@@ -83,14 +89,33 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   if (tp) b.collective("output all-gather", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered});
   Op& output = b.gemm("output layer", Family::loss, {t, v, shape.hidden}, {logits});
   if (tp) output.frees.push_back(gathered);
-  // bf16 logits are read, an fp32 copy is written and turned into the softmax in place.
-  b.memory("cross-entropy", Family::loss, static_cast<double>(logits_elements * (kD + 3 * 4)), 8, {softmax}, {},
-           cost::MemoryAccess::loss);
+  if (titan) {
+    // cross_entropy(pred.float()): the fp32 copy dies with the bf16 logits once the log-softmax is there.
+    b.memory("logits to fp32", Family::loss, static_cast<double>(logits_elements * (kD + 4)), 1, {wide_logits},
+             {logits});
+    b.memory("cross-entropy", Family::loss, static_cast<double>(logits_elements * 3 * 4), 2, {softmax}, {wide_logits},
+             cost::MemoryAccess::loss);
+  } else {
+    // bf16 logits are read, an fp32 copy is written and turned into the softmax in place. Unfused, each of its steps
+    // (copy, maximum, difference, exponential, sum, quotient) reads, and but for two writes, the copy by itself.
+    const std::int64_t moved = eager ? kD + 9 * 4 : kD + 3 * 4;
+    b.memory("cross-entropy", Family::loss, static_cast<double>(logits_elements * moved), eager ? 14 : 8, {softmax}, {},
+             cost::MemoryAccess::loss);
+  }
   if (tp) b.collective("cross-entropy all-reduce", kTp, cost::Collective::all_reduce, t * 3 * 4, {});
 
   b.into_backward();
-  b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * (2 * 4 + kD)), 4,
-           {grad_logits}, {softmax, logits}, cost::MemoryAccess::loss);
+  if (titan) {
+    b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * 4), 2, {grad_softmax});
+    b.memory("log-softmax backward", Family::loss, static_cast<double>(logits_elements * 3 * 4), 1, {grad_wide},
+             {softmax, grad_softmax}, cost::MemoryAccess::loss);
+    b.memory("logits gradient to bf16", Family::loss, static_cast<double>(logits_elements * (4 + kD)), 1, {grad_logits},
+             {grad_wide});
+  } else {  // in place of the softmax, then its bf16 copy
+    const std::int64_t moved = eager ? 3 * 4 + kD : 2 * 4 + kD;
+    b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * moved), eager ? 6 : 4,
+             {grad_logits}, {softmax, logits}, cost::MemoryAccess::loss);
+  }
   if (tp) b.collective("output all-gather again", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered});
   b.gemm("output layer dgrad", Family::loss, {t, shape.hidden, v, cost::GemmPass::dgrad},
          {tp ? grad_partial : grad_norm});
@@ -123,7 +148,7 @@ Block make_send_block(const scenario::Scenario&, const Shape& shape) {
   return block;
 }
 
-Block make_optimizer_block(const scenario::Scenario& scenario, const StageParameters& parameters) {
+Block make_optimizer_block(const scenario::Scenario& scenario, const StageParameters& parameters, std::int64_t linear) {
   const std::int64_t dense_parameters = parameters.dense, expert_parameters = parameters.experts;
   Block block;
   block.name = "optimizer";
@@ -180,6 +205,10 @@ Block make_optimizer_block(const scenario::Scenario& scenario, const StageParame
     b.collective("gather expert parameters", kEdp, cost::Collective::all_gather, expert_parameters * kD, {}).members =
         shards.experts;
   }
+  const OperandFormat format = operand_format(scenario);
+  if (format.narrow && format.saved)  // the first microbatch of the next step quantises, the others find the copies
+    b.memory("quantise weights", Family::optimizer,
+             static_cast<double>((format.amax_pass ? 2 : 1) * linear * kD + format.weight_bytes(linear)), 12, {});
   // The buffers are cleared for the next step.
   b.memory("zero gradients", Family::optimizer,
            static_cast<double>((optimizer.shards_gradients() ? owned : dense_parameters + expert_parameters) *

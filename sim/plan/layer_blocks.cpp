@@ -1,4 +1,5 @@
 #include "plan/blocks.h"
+#include "plan/operator_checkpoint.h"
 
 namespace moeplan::plan {
 
@@ -28,13 +29,28 @@ struct LayerFrame {
     const auto& r = b.scenario().recompute;
     return r.granularity == RecomputeGranularity::selective && r.has(module);
   }
-  bool full() const { return !spared && b.scenario().recompute.granularity == RecomputeGranularity::full; }
+  bool by_operator() const { return b.scenario().recompute.granularity == RecomputeGranularity::selective_op; }
+  // The whole layer runs again in backward.
+  bool full() const {
+    return by_operator() || (!spared && b.scenario().recompute.granularity == RecomputeGranularity::full);
+  }
   Builder b;
   bool spared;
   TensorId x_in, x_mid, out, mlp_out, shared_out, grad_out, grad_norm2, grad_mid, grad_in;
 };
 
 void arrive(LayerFrame& f, const char* name, TensorId id) { f.b.fixed(name, Family::dense, 0.0, 0, {id}); }
+
+// Outputs that selective_op keeps: one tensor from the end of forward to the start of backward, whose own run of the
+// layer allocates them again.
+void keep_outputs(LayerFrame& f, Block& block, const std::string& mlp, std::int64_t ffn) {
+  if (!f.by_operator()) return;
+  const OperatorCheckpoint checkpoint = operator_checkpoint(f.b.scenario(), f.b.shape(), mlp, ffn);
+  const TensorId kept = f.b.tensor(TensorKind::activations_dense, "kept operator outputs", checkpoint.bytes);
+  block.forward.back().allocates.push_back(kept);
+  block.backward.front().frees.push_back(kept);
+  skip_kept(block, checkpoint);
+}
 
 }  // namespace
 
@@ -43,9 +59,10 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
   block.name = "dense layer";
   LayerFrame f(block, scenario, shape, traits.spared);
   Builder& b = f.b;
-  Norm norm1(b, "attention norm", Family::attention), norm2(b, "MLP norm", Family::dense);
-  Attention attention(b, traits.window);
-  Mlp mlp(b, "MLP", scenario.model.dense_ffn, TensorKind::activations_dense);
+  const bool gqa = scenario.model.attention.kind == model::AttentionKind::gqa;
+  Norm norm1(b, "attention norm", Family::attention, gqa), norm2(b, "MLP norm", Family::dense, true);
+  Attention attention(b, traits.window, norm1);
+  Mlp mlp(b, "MLP", scenario.model.dense_ffn, TensorKind::activations_dense, norm2);
   const bool drop_norm = f.selective(RecomputeModule::layernorm), drop_mlp = f.selective(RecomputeModule::mlp);
 
   auto forward = [&](bool keep) {
@@ -87,6 +104,7 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
   attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
   b.last().frees.push_back(f.grad_in);
+  keep_outputs(f, block, "MLP", scenario.model.dense_ffn);
   return block;
 }
 
@@ -97,12 +115,13 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   LayerFrame f(block, scenario, shape, traits.spared);
   Builder& b = f.b;
   const bool has_shared = scenario.model.moe.shared_ffn > 0;
-  Norm norm1(b, "attention norm", Family::attention), norm2(b, "MoE norm", Family::router_permute);
-  Attention attention(b, traits.window);
+  const bool gqa = scenario.model.attention.kind == model::AttentionKind::gqa;
+  Norm norm1(b, "attention norm", Family::attention, gqa), norm2(b, "MoE norm", Family::router_permute, false);
+  Attention attention(b, traits.window, norm1);
   Router router(b);
   Routed routed(b, treatment);
   std::optional<Mlp> shared;
-  if (has_shared) shared.emplace(b, "shared expert", scenario.model.moe.shared_ffn, TensorKind::activations_moe);
+  if (has_shared) shared.emplace(b, "shared expert", scenario.model.moe.shared_ffn, TensorKind::activations_moe, norm2);
 
   const bool full = f.full();
   const bool holds = holds_activations(treatment.backward);
@@ -171,6 +190,7 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
   attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
   b.last().frees.push_back(f.grad_in);
+  keep_outputs(f, block, "shared expert", scenario.model.moe.shared_ffn);
   return block;
 }
 

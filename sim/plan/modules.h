@@ -4,6 +4,7 @@
 #include <string>
 
 #include "plan/builder.h"
+#include "plan/linear_input.h"
 
 // The modules of a transformer layer as emitters of ops. Each knows what it keeps for backward and what dies at once.
 // keep = false is a forward without gradients (checkpointed): a tensor dies as soon as it was consumed.
@@ -14,8 +15,14 @@ namespace moeplan::plan {
 // RMS norm of [tokens_local, hidden]; the output is the next linear's input.
 class Norm {
  public:
-  Norm(Builder& builder, std::string name, Family family);
-  void forward();                       // allocates output and statistics
+  // feeds_linear: one linear layer alone reads the output, which is kept as that layer's input is.
+  Norm(Builder& builder, std::string name, Family family, bool feeds_linear);
+  void forward();  // allocates output and statistics
+  TensorId output() const { return output_; }
+  bool feeds_linear() const { return feeds_linear_; }
+  // The linear layer's product of forward ran (feeds_linear).
+  void consumed(Op& product) { input_.consumed(product, true); }
+  void before_wgrad() { input_.before_wgrad(); }
   void drop_output(Op& last_consumer);  // the op that is the last to read the output in a phase frees it
   void drop_statistics(Op& op);
   void recompute();  // output again, statistics are kept
@@ -23,16 +30,20 @@ class Norm {
   void backward(TensorId grad_output, TensorId grad_input, Builder::Ids also_frees);
 
  private:
+  void emit(bool with_statistics);
   Builder* b_;
   std::string name_;
   Family family_;
+  bool feeds_linear_;
   TensorId output_, statistics_;
+  LinearInput input_;  // of the linear layer behind it
 };
 
 // SwiGLU MLP of width ffn / tp over all tokens: dense layers and shared experts.
 class Mlp {
  public:
-  Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind);
+  // input: the norm in front; where others read its output too, the MLP casts for itself.
+  Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind, Norm& input);
   void forward(TensorId output, bool keep);
   // Adds to grad_input, from the layer's output gradient, which the caller owns (grad_input is allocated here when
   // `allocates_grad`); frees what forward kept.
@@ -40,23 +51,26 @@ class Mlp {
 
  private:
   Builder* b_;
+  Norm* input_;
   std::string name_;
   std::int64_t width_, first_;  // second matrix's input, first matrix's output (twice that with a gate)
-  TensorId gathered_, fc1_, act_, partial_, grad_full_, grad_act_, grad_fc1_, grad_partial_, dummy_fc1_, dummy_fc2_;
+  TensorId gathered_, fc1_, silu_, act_, partial_, grad_full_, grad_act_, grad_fc1_, grad_partial_, dummy_fc1_,
+      dummy_fc2_;
+  LinearInput own_input_, activated_, grad_output_, grad_first_;
 };
 
 // Self-attention from the normed input to the residual sum x_mid.
 class Attention {
  public:
   // window: positions a query sees, 0 for all before it.
-  Attention(Builder& builder, std::int64_t window);
+  Attention(Builder& builder, std::int64_t window, Norm& norm);
   void forward(TensorId x_mid, Norm& norm, bool keep);
   // Consumes grad_mid (gradient of x_mid), produces grad_in; frees x_in and all that forward kept.
   void backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Norm& norm);
 
  private:
   void project(Norm& norm, bool keep);  // normed input -> q, k, v
-  void up_project();                    // mla: latents -> q, k, v
+  void up_project(bool keep);           // mla: latents -> q, k, v
   void attend(bool keep_statistics);
   double attention_s(bool backward) const;
   std::int64_t gathered_kv_bytes() const;  // keys and values of the whole sequence, context parallelism
@@ -71,6 +85,10 @@ class Attention {
   TensorId out_, statistics_, partial_, reduced_;
   TensorId grad_full_, grad_out_, grad_q_, grad_k_, grad_v_, workspace_, kv_gathered_, grad_kv_gathered_, grad_qkv_,
       grad_up_, grad_latents_, grad_partial_, dummy_;
+  bool narrow_saved_;                                                   // copies are kept in place of bf16 inputs
+  std::optional<LinearInput> projected_, grad_projected_, grad_joint_;  // output projection; qkv or up-projections
+  std::optional<LinearInput> query_input_, latent_input_;               // mla: down-projections (or query projection)
+  std::optional<LinearInput> query_latent_, key_value_latent_, grad_latent_;  // mla: up-projections; down-projections
 };
 
 }  // namespace moeplan::plan

@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "plan/linear_input.h"
 #include "plan/modules.h"
 #include "policy/decision.h"
 
@@ -46,24 +48,62 @@ class Routed {
   void backward(TensorId grad_input);
 
  private:
+  // How rows come to the experts and go back: one file each (alltoall.cpp, allgather.cpp, dispatch_kernels.cpp).
+  enum class Path { alltoall, allgather, kernels };
   struct Chunk {
     TensorId send, send_probabilities, row_map, received, received_probabilities, input, probabilities, sort_map, fc1,
-        act, fc2, unsorted, returned, output;
+        silu, act, fc2, unsorted, returned, output;
     // What backward reads: the same, or the retained rows' own.
     TensorId kept_input, kept_probabilities, kept_sort_map, kept_fc1, kept_act, kept_row_map;
     TensorId grad_send, grad_received, grad_fc2, grad_act, grad_fc1, grad_probabilities, grad_input, grad_unsorted,
         grad_returned, grad_output;
     TensorId arrived, arrived_probabilities, reduced, grad_arrived, grad_reduced;  // expert tensor parallelism
+    TensorId gathered, gathered_map, summed, wide, grad_wide;                      // allgather
+    TensorId stash_input, stash_probabilities, stash_fc1, stash_act;               // paged stash
+    std::vector<LinearInput> operands;                                             // in the order of Operand
   };
+  enum class Operand { input, act, kept_input, kept_act, grad_fc2, grad_fc1 };
+  static LinearInput& operand(Chunk& chunk, Operand which) { return chunk.operands[static_cast<std::size_t>(which)]; }
+  Chunk make_chunk(std::size_t i);
+  void make_operands(Chunk& chunk, std::size_t i, const std::string& tag);
   void make_instance_tensors();
+  // Sized by the rows of forward, or by the static buffers of a rank capacity.
+  TensorId row_tensor(TensorKind kind, std::string name, std::int64_t bytes, Rows rows);
+  Size row_size(std::int64_t bytes, Rows rows) const;
+  bool slotted(const Rows& rows) const { return slots_ > 0 && rows.kind == Rows::Kind::received; }
   void forward_chunk(std::size_t i, TensorId output, bool keep);
-  void dispatch_gradient(std::size_t i);           // output gradients to the experts' ranks
+  void experts(std::size_t i, bool keep);
+
+  // Rows of the local tokens to their experts (allocates input and probabilities), expert outputs back to the tokens,
+  // and both for gradients.
+  void dispatch(std::size_t i, bool selects);
+  void combine(std::size_t i, TensorId output, bool keep, bool selects);
+  void dispatch_gradient(std::size_t i);
+  void return_gradient(std::size_t i, TensorId grad_input);
+  void dispatch_alltoall(std::size_t i, bool selects);
+  void combine_alltoall(std::size_t i, TensorId output, bool drop);
+  void dispatch_gradient_alltoall(std::size_t i);
+  void return_gradient_alltoall(std::size_t i, TensorId grad_input);
+  void make_allgather(Chunk& chunk);
+  void dispatch_allgather(std::size_t i);
+  void combine_allgather(std::size_t i, TensorId output, bool drop);
+  void dispatch_gradient_allgather(std::size_t i);
+  void return_gradient_allgather(std::size_t i, TensorId grad_input);
+  void make_kernels(Chunk& chunk, std::size_t i, const std::string& tag);
+  void plan_kernels(std::size_t i);
+  void permute_landed(std::size_t i, const char* name, Builder::Ids allocates, Builder::Ids frees);
+  void dispatch_kernels(std::size_t i);
+  void combine_kernels(std::size_t i, TensorId output, bool drop);
+  void dispatch_gradient_kernels(std::size_t i);
+  void return_gradient_kernels(std::size_t i, TensorId grad_input);
+
+  void stash(std::size_t i, const char* name, TensorId paged, TensorId whole, std::int64_t bytes);
+  void restore(std::size_t i);
   void dispatch_retained_gradient(std::size_t i);  // of the retained rows alone
   // Copies of the retained rows stay, the whole tensors go.
   void keep_retained(const char* name, std::int64_t row_bytes, std::size_t i, Builder::Ids kept, Builder::Ids dropped);
   void redispatch(std::size_t i);  // inputs and output gradients of retained rows, first projection again
   void expert_backward(std::size_t i);
-  void return_gradient(std::size_t i, TensorId grad_input);
   void notify(std::int64_t counts_per_expert = 1);
   void plan_placement();
   void place_experts();            // weights to the ranks that host instances
@@ -76,15 +116,21 @@ class Routed {
   bool retained() const { return redispatches() || keeps_retained(); }  // backward has rows of its own
   Rows received(std::size_t chunk, bool backward) const;
   Rows arrived(std::size_t chunk) const;
+  Rows distinct(std::size_t chunk) const;
   Rows sent(std::size_t chunk, bool backward) const;
   std::int64_t chunk_tokens() const;
+  std::int64_t peers() const;  // ranks that together hold all experts
 
   Builder* b_;
   Treatment treatment_;
   bool recompute_act_;
-  bool exchanged_;                     // rows travel between ranks (ep > 1)
-  bool sorted_;                        // several local experts: rows are sorted by expert after arrival
-  bool etp_;                           // experts are cut over peers, which gather their rows
+  bool exchanged_;  // rows travel between ranks (ep > 1)
+  bool etp_;        // experts are cut over peers, which gather their rows
+  Path path_;
+  bool sorted_;                        // rows are sorted by expert after arrival
+  bool hybrid_;                        // the kernels of HybridEP, DeepEP's otherwise
+  bool stashes_;                       // static buffers, and saved rows in pages
+  std::int64_t slots_;                 // rows of a static buffer; 0: as many as arrive
   std::int64_t ffn_, first_, hidden_;  // widths of the second matrix's input and the first one's output
   std::vector<Chunk> chunks_;
   TensorId scores_, dummy_fc1_, dummy_fc2_;

@@ -6,24 +6,43 @@ namespace {
 constexpr std::int64_t kD = Shape::kElement;
 }
 
-Norm::Norm(Builder& builder, std::string name, Family family) : b_(&builder), name_(std::move(name)), family_(family) {
+Norm::Norm(Builder& builder, std::string name, Family family, bool feeds_linear)
+    : b_(&builder),
+      name_(std::move(name)),
+      family_(family),
+      feeds_linear_(feeds_linear),
+      output_(b_->tensor(TensorKind::activations_dense, name_ + " output",
+                         b_->shape().tokens_local * b_->shape().hidden * kD)),
+      statistics_(b_->tensor(TensorKind::activations_dense, name_ + " statistics", b_->shape().tokens_local * 4)),
+      input_(builder, name_ + " output", family, TensorKind::activations_dense, output_,
+             LinearInput::fixed(b_->shape().tokens_local * b_->shape().hidden)) {}
+
+void Norm::emit(bool with_statistics) {
   const Shape& s = b_->shape();
-  output_ = b_->tensor(TensorKind::activations_dense, name_ + " output", s.tokens_local * s.hidden * kD);
-  statistics_ = b_->tensor(TensorKind::activations_dense, name_ + " statistics", s.tokens_local * 4);
+  const auto moved = static_cast<double>(s.tokens_local * s.hidden * kD);
+  const bool inside = feeds_linear_ && input_.cast_inside_norm();
+  Op& op = b_->memory(name_, family_, moved + (inside ? input_.cast_bytes_inside() : moved), 1, {});
+  if (!inside) op.allocates.push_back(output_);
+  if (with_statistics) op.allocates.push_back(statistics_);
+  if (inside)
+    input_.cast_inside(op);
+  else if (feeds_linear_)
+    input_.cast(true);
 }
 
-void Norm::forward() {
-  const Shape& s = b_->shape();
-  b_->memory(name_, family_, static_cast<double>(2 * s.tokens_local * s.hidden * kD), 1, {output_, statistics_});
-}
+void Norm::forward() { emit(true); }
 
-void Norm::drop_output(Op& last_consumer) { last_consumer.frees.push_back(output_); }
+void Norm::drop_output(Op& last_consumer) {
+  if (feeds_linear_)
+    input_.drop(last_consumer);
+  else
+    last_consumer.frees.push_back(output_);
+}
 void Norm::drop_statistics(Op& op) { op.frees.push_back(statistics_); }
 
 void Norm::recompute() {
-  const Shape& s = b_->shape();
   b_->set_recompute(true);
-  b_->memory(name_, family_, static_cast<double>(2 * s.tokens_local * s.hidden * kD), 1, {output_});
+  emit(false);
   b_->set_recompute(false);
 }
 
@@ -36,17 +55,33 @@ void Norm::backward(TensorId grad_output, TensorId grad_input, Builder::Ids also
   for (TensorId id : also_frees) op.frees.push_back(id);
 }
 
-Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind)
-    : b_(&builder), name_(std::move(name)), width_(ffn / builder.shape().tp), first_(builder.shape().gates * width_) {
+Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind, Norm& input)
+    : b_(&builder),
+      input_(&input),
+      name_(std::move(name)),
+      width_(ffn / builder.shape().tp),
+      first_(builder.shape().gates * width_),
+      act_(b_->tensor(kind, name_ + " activation", b_->shape().tokens * width_ * kD)),
+      grad_full_(b_->tensor(TensorKind::activations_dense, name_ + " gathered output gradient",
+                            b_->shape().tokens * b_->shape().hidden * kD)),
+      grad_fc1_(b_->tensor(kind, name_ + " gate-up gradient", b_->shape().tokens * first_ * kD)),
+      own_input_(builder, name_ + " input", Family::dense, TensorKind::activations_dense, input.output(),
+                 LinearInput::shared(b_->shape().tokens_local * b_->shape().hidden)),
+      activated_(builder, name_ + " activation", Family::dense, kind, act_,
+                 LinearInput::fixed(b_->shape().tokens * width_)),
+      grad_output_(builder, name_ + " output gradient", Family::dense, TensorKind::activations_dense, grad_full_,
+                   LinearInput::gradient(b_->shape().tokens * b_->shape().hidden)),
+      grad_first_(builder, name_ + " gate-up gradient", Family::dense, kind, grad_fc1_,
+                  LinearInput::gradient(b_->shape().tokens * first_)) {
   const Shape& s = b_->shape();
   const auto dense = TensorKind::activations_dense;
-  gathered_ = b_->tensor(dense, name_ + " gathered input", s.tokens * s.hidden * kD);
+  gathered_ = b_->tensor(dense, name_ + " gathered input", operand_bytes(b_->scenario(), s.tokens * s.hidden));
   fc1_ = b_->tensor(kind, name_ + " gate-up output", s.tokens * first_ * kD);
-  act_ = b_->tensor(kind, name_ + " activation", s.tokens * width_ * kD);
+  // The product of the activated gate and the other half is an operation of its own in torchtitan.
+  const bool eager = b_->scenario().training.framework == scenario::Framework::torchtitan && s.gates == 2;
+  silu_ = b_->tensor(kind, name_ + " activated gate", eager ? s.tokens * width_ * kD : 0);
   partial_ = b_->tensor(dense, name_ + " partial output", s.tokens * s.hidden * kD);
-  grad_full_ = b_->tensor(dense, name_ + " gathered output gradient", s.tokens * s.hidden * kD);
   grad_act_ = b_->tensor(kind, name_ + " activation gradient", s.tokens * width_ * kD);
-  grad_fc1_ = b_->tensor(kind, name_ + " gate-up gradient", s.tokens * first_ * kD);
   grad_partial_ = b_->tensor(dense, name_ + " partial input gradient", s.tokens * s.hidden * kD);
   // Transformer Engine returns an empty weight gradient from a linear whose gradient was accumulated in place.
   dummy_fc1_ = b_->tensor(TensorKind::workspace, name_ + " gate-up returned weight gradient", first_ * s.hidden * kD);
@@ -55,17 +90,23 @@ Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind)
 
 void Mlp::forward(TensorId output, bool keep) {
   const Shape& s = b_->shape();
-  const bool tp = s.tp > 1;
+  const bool tp = s.tp > 1, fused = input_->feeds_linear();
+  if (!fused) own_input_.cast(keep);
   if (tp)
     b_->collective(name_ + " all-gather", topology::GroupKind::tp, cost::Collective::all_gather,
-                   s.tokens * s.hidden * kD, {gathered_});
-  Op& up = b_->gemm(name_ + " gate-up", Family::dense, {s.tokens, first_, s.hidden}, {fc1_});
+                   operand_bytes(b_->scenario(), s.tokens * s.hidden), {gathered_});
+  Op& up = b_->linear(name_ + " gate-up", Family::dense, {s.tokens, first_, s.hidden}, {fc1_});
   if (tp) up.frees.push_back(gathered_);
-  Op& act =
-      b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * (first_ + width_) * kD), 1, {act_});
-  if (!keep) act.frees.push_back(fc1_);
-  Op& down = b_->gemm(name_ + " down", Family::dense, {s.tokens, s.hidden, width_}, {tp ? partial_ : output});
-  if (!keep) down.frees.push_back(act_);
+  if (fused)
+    input_->consumed(up);
+  else
+    own_input_.consumed(up, keep);
+  Op& act = b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * (first_ + width_) * kD), 1,
+                       {act_, silu_});
+  if (!keep) act.frees.insert(act.frees.end(), {fc1_, silu_});
+  activated_.cast(keep);
+  Op& down = b_->linear(name_ + " down", Family::dense, {s.tokens, s.hidden, width_}, {tp ? partial_ : output});
+  activated_.consumed(down, keep);
   if (tp)
     b_->collective(name_ + " reduce-scatter", topology::GroupKind::tp, cost::Collective::reduce_scatter,
                    s.tokens * s.hidden * kD, {output}, {partial_});
@@ -73,25 +114,36 @@ void Mlp::forward(TensorId output, bool keep) {
 
 void Mlp::backward(TensorId grad_input, bool allocates_grad) {
   const Shape& s = b_->shape();
-  const bool tp = s.tp > 1;
+  const bool tp = s.tp > 1, fused = input_->feeds_linear();
   if (tp)
     b_->collective(name_ + " gradient all-gather", topology::GroupKind::tp, cost::Collective::all_gather,
                    s.tokens * s.hidden * kD, {grad_full_});
-  b_->gemm(name_ + " down dgrad", Family::dense, {s.tokens, width_, s.hidden, cost::GemmPass::dgrad}, {grad_act_});
-  Op& down = b_->gemm(name_ + " down wgrad", Family::dense, {s.hidden, width_, s.tokens, cost::GemmPass::wgrad},
-                      {dummy_fc2_}, {act_, dummy_fc2_});
+  grad_output_.cast(true);
+  b_->linear(name_ + " down dgrad", Family::dense, {s.tokens, width_, s.hidden, cost::GemmPass::dgrad}, {grad_act_});
+  activated_.before_wgrad();
+  Op& down = b_->linear(name_ + " down wgrad", Family::dense, {s.hidden, width_, s.tokens, cost::GemmPass::wgrad},
+                        {dummy_fc2_}, {dummy_fc2_});
+  activated_.drop(down);
+  grad_output_.drop(down);
   if (tp) down.frees.push_back(grad_full_);
   b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * (2 * first_ + width_) * kD), 1,
-             {grad_fc1_}, {fc1_, grad_act_});
+             {grad_fc1_}, {fc1_, silu_, grad_act_});
+  grad_first_.cast(true);
+  if (fused)
+    input_->before_wgrad();
+  else
+    own_input_.before_wgrad();
   if (tp)
     b_->collective(name_ + " all-gather again", topology::GroupKind::tp, cost::Collective::all_gather,
-                   s.tokens * s.hidden * kD, {gathered_});
+                   operand_bytes(b_->scenario(), s.tokens * s.hidden), {gathered_});
   const bool own = allocates_grad && !tp;
   Op& dgrad =
-      b_->gemm(name_ + " gate-up dgrad", Family::dense, {s.tokens, s.hidden, first_, cost::GemmPass::dgrad}, {});
+      b_->linear(name_ + " gate-up dgrad", Family::dense, {s.tokens, s.hidden, first_, cost::GemmPass::dgrad}, {});
   dgrad.allocates.push_back(own ? grad_input : grad_partial_);
-  Op& wgrad = b_->gemm(name_ + " gate-up wgrad", Family::dense, {first_, s.hidden, s.tokens, cost::GemmPass::wgrad},
-                       {dummy_fc1_}, {dummy_fc1_, grad_fc1_});
+  Op& wgrad = b_->linear(name_ + " gate-up wgrad", Family::dense, {first_, s.hidden, s.tokens, cost::GemmPass::wgrad},
+                         {dummy_fc1_}, {dummy_fc1_, grad_fc1_});
+  grad_first_.drop(wgrad);
+  if (!fused) own_input_.drop(wgrad);
   if (tp) wgrad.frees.push_back(gathered_);
   if (tp) {
     Op& reduce = b_->collective(name_ + " gradient reduce-scatter", topology::GroupKind::tp,

@@ -17,15 +17,15 @@ std::vector<std::string_view> saved_by(OffloadModule module) {
     case OffloadModule::attn_norm:
       return {"layer input"};
     case OffloadModule::qkv_linear:
-      return {"attention norm output"};
+      return {"attention norm output", "attention norm output, quantised"};
     case OffloadModule::core_attn:
       return {"qkv", "query", "key", "value"};
     case OffloadModule::attn_proj:
-      return {"attention output"};
+      return {"attention output", "attention output, quantised"};
     case OffloadModule::mlp_norm:
       return {"attention residual"};
     case OffloadModule::expert_fc1:
-      return {"expert input", "received rows"};
+      return {"expert input", "received rows", "expert input, quantised"};
     case OffloadModule::moe_act:
       return {"expert gate-up output"};
   }

@@ -35,8 +35,8 @@ std::string_view tensor_kind_name(TensorKind kind);
 // in their place, instances of experts beyond home: those it hosts for others, and those of its own on others.
 struct Rows {
   // received: what this rank's experts compute on; arrived: its share of that before the gathering over expert tensor
-  // parallelism (equal without it); sent: of its own tokens.
-  enum class Kind : std::uint8_t { none, received, arrived, sent, hosted, lent };
+  // parallelism (equal without it); distinct: tokens among the received rows, in the mean; sent: of its own tokens.
+  enum class Kind : std::uint8_t { none, received, arrived, distinct, sent, hosted, lent };
   Kind kind = Kind::none;
   bool backward = false;  // the rows of backward (fewer than forward's under LRMoE)
   std::int16_t chunk = 0;
@@ -105,6 +105,7 @@ struct Op {
   double seconds = 0;         // fixed
   std::int64_t n = 0, k = 0;  // grouped GEMM: one [k, n] matrix an expert
   cost::GemmPass pass = cost::GemmPass::forward;
+  cost::Precision precision = cost::Precision::bf16;  // grouped GEMM: of its operands
   cost::MemoryAccess access = cost::MemoryAccess::streaming;
   Size size;  // bytes moved (row_memory), or sent (communication)
   cost::Collective collective = cost::Collective::all_reduce;
@@ -112,6 +113,8 @@ struct Op {
   std::int64_t members = 0;                     // collective: of the group, those that exchange; 0: all
   std::uint16_t joins = 0;                      // streams beside the chain whose ops so far it waits for
   bool towards_source = false;                  // all-to-all: from the expert's rank back to the token's
+  bool once_per_rank = false;                   // all-to-all by a dispatch kernel: a token's row goes once to each rank
+  bool captured = false;                        // replayed from a CUDA graph: the host issues nothing
   std::vector<std::uint32_t> allocates, frees;  // tensors of the block; frees happen after the op
 };
 

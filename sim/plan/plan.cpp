@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -110,6 +111,9 @@ void decide_all(Plan& plan, int threads) {
   });
 }
 
+// A share of rows is a quotient of whole numbers' products: what is whole must not be rounded up.
+constexpr double kRounding = 1e-6;
+
 }  // namespace
 
 const Program& Plan::program_of(std::int64_t rank) const { return programs[static_cast<std::size_t>(group_of(rank))]; }
@@ -133,6 +137,9 @@ std::int64_t Plan::rows(const Rows& which, const Visit& visit, std::int64_t rank
       return rows.received(member_of(rank));
     case Rows::Kind::arrived:
       return base::ceil_div(rows.received(member_of(rank)), etp);
+    case Rows::Kind::distinct:
+      return static_cast<std::int64_t>(
+          std::ceil(static_cast<double>(rows.received(member_of(rank))) * distinct_share - kRounding));
     default:
       return base::ceil_div(rows.sent(member_of(rank)), etp);
   }
@@ -151,6 +158,7 @@ Plan make_plan(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t 
             .programs = {},
             .statics = {},
             .memfine_max_rows = {},
+            .distinct_share = distinct_share(*scenario),
             .decisions = {}};
   for (std::int64_t stage = 0; stage < scenario->layout.pp; ++stage) {
     plan.statics.push_back(static_memory(*scenario, stage));

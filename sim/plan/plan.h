@@ -48,6 +48,7 @@ class Plan {
   std::vector<Program> programs;         // one per EP group, ordered by stage, then group
   std::vector<StaticMemory> statics;     // per stage
   std::vector<double> memfine_max_rows;  // per stage; empty without MemFine
+  double distinct_share = 1;             // tokens a received row, in the mean: distinct ranks / top_k
 
   const Program& program_of(std::int64_t rank) const;
   std::int64_t stage_of(std::int64_t rank) const { return rank / scenario->layout.stage_size(); }

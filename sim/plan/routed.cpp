@@ -1,4 +1,6 @@
+#include <cmath>
 #include <string>
+#include <utility>
 
 #include "base/checked.h"
 #include "plan/moe.h"
@@ -10,7 +12,6 @@ constexpr std::int64_t kD = Shape::kElement;
 constexpr std::int64_t kProbability = 4;  // fp32
 constexpr std::int64_t kRowIndex = 8;     // int64 position of a row
 constexpr auto kMoe = TensorKind::activations_moe;
-constexpr auto kBuffer = TensorKind::dispatch_buffers;
 constexpr auto kPermute = cost::MemoryAccess::permute;
 constexpr auto kStream = cost::MemoryAccess::streaming;
 }  // namespace
@@ -25,92 +26,54 @@ Rows Routed::received(std::size_t chunk, bool backward) const {
 Rows Routed::arrived(std::size_t chunk) const {
   return Rows{Rows::Kind::arrived, false, static_cast<std::int16_t>(chunk)};
 }
+Rows Routed::distinct(std::size_t chunk) const {
+  return Rows{Rows::Kind::distinct, false, static_cast<std::int16_t>(chunk)};
+}
 Rows Routed::sent(std::size_t chunk, bool backward) const {
   return Rows{Rows::Kind::sent, backward, static_cast<std::int16_t>(chunk)};
 }
 
+std::int64_t Routed::peers() const { return b_->shape().ep * b_->shape().etp; }
+
 Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), treatment_(treatment) {
   const Shape& s = b_->shape();
   const auto& scenario = b_->scenario();
+  const auto& dispatch = scenario.dispatch;
   recompute_act_ = scenario.recompute.granularity == scenario::RecomputeGranularity::selective &&
                    scenario.recompute.has(scenario::RecomputeModule::moe_act);
   exchanged_ = s.ep > 1;
   etp_ = s.etp > 1;
-  sorted_ = (exchanged_ || etp_) && (s.local_experts > 1 || treatment.replicate);
+  const bool alone = !exchanged_ && !etp_;
+  path_ = alone || dispatch.kind == scenario::Dispatcher::alltoall ? Path::alltoall
+          : dispatch.deduplicates()                                ? Path::kernels
+                                                                   : Path::allgather;
+  sorted_ = path_ != Path::alltoall || (!alone && (s.local_experts > 1 || treatment.replicate));
+  hybrid_ = path_ == Path::kernels && dispatch.kind == scenario::Dispatcher::hybridep;
+  // Buffers of so many mean rows of a rank, which all of its expert group's tokens times top-k make.
+  slots_ =
+      hybrid_
+          ? static_cast<std::int64_t>(std::ceil(dispatch.rank_capacity_factor *
+                                                static_cast<double>(chunk_tokens() * s.etp * scenario.model.moe.top_k)))
+          : 0;
+  stashes_ = slots_ > 0 && dispatch.paged_stash && treatment.backward == policy::RoutedBackward::kept;
   ffn_ = scenario.model.moe.ffn / s.etp;
   first_ = s.gates * ffn_;
   hidden_ = s.hidden;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(treatment.chunks); ++i) {
-    const std::string tag = treatment.chunks > 1
-                                ? " (chunk " + std::to_string(i + 1) + " of " + std::to_string(treatment.chunks) + ")"
-                                : "";
-    auto row = [&](TensorKind kind, const char* name, std::int64_t bytes, Rows rows) {
-      return b_->row_tensor(kind, name + tag, bytes, rows);
-    };
-    const Rows in = received(i, false), out = sent(i, false);
-    const Rows grad_in = received(i, retained()), grad_out = sent(i, retained());
-    const std::int64_t tokens = chunk_tokens();
-    Chunk c{};
-    c.send = row(kBuffer, "permuted rows to send", hidden_ * kD, out);
-    c.send_probabilities = row(kBuffer, "probabilities to send", kProbability, out);
-    c.row_map = row(kMoe, "row map", kRowIndex, out);
-    c.received = row(kBuffer, "received rows", hidden_ * kD, in);
-    c.received_probabilities = row(kBuffer, "received probabilities", kProbability, in);
-    c.input = row(kMoe, "expert input", hidden_ * kD, in);
-    c.probabilities = row(kMoe, "expert probabilities", kProbability, in);
-    c.sort_map = row(kMoe, "sort map", kRowIndex, in);
-    c.fc1 = row(kMoe, "expert gate-up output", first_ * kD, in);
-    c.act = row(kMoe, "expert activation", ffn_ * kD, in);
-    c.fc2 = row(kBuffer, "expert output", hidden_ * kD, in);
-    c.unsorted = row(kBuffer, "expert output, in arrival order", hidden_ * kD, in);
-    c.returned = row(kBuffer, "combined rows", hidden_ * kD, out);
-    if (etp_) {  // this rank's share of the rows, before the peers' are gathered and after the partial outputs are
-                 // summed
-      const Rows share = arrived(i);
-      c.arrived = row(kBuffer, "arrived rows", hidden_ * kD, share);
-      c.arrived_probabilities = row(kBuffer, "arrived probabilities", kProbability, share);
-      c.reduced = row(kBuffer, "summed rows", hidden_ * kD, share);
-      c.grad_arrived = row(kBuffer, "arrived gradient rows", hidden_ * kD, share);
-      c.grad_reduced = row(kBuffer, "summed gradient rows", hidden_ * kD, share);
-    }
-    c.output = b_->tensor(kBuffer, "chunk output" + tag, tokens * hidden_ * kD);
-    // Re-dispatch sends input and output gradient of a row, and its index; kept rows need gradient and index; else the
-    // gradient alone goes the dispatch's way.
-    const std::int64_t gradient_bytes = (redispatches() ? 2 : 1) * hidden_ * kD + (retained() ? kRowIndex : 0);
-    c.grad_send = row(kBuffer, "gradient rows to send", gradient_bytes, grad_out);
-    c.grad_received = row(kBuffer, "received gradient rows", gradient_bytes, grad_in);
-    c.grad_fc2 = row(kBuffer, "expert output gradient", hidden_ * kD, grad_in);
-    c.grad_act = row(kMoe, "expert activation gradient", ffn_ * kD, grad_in);
-    c.grad_fc1 = row(kMoe, "expert gate-up gradient", first_ * kD, grad_in);
-    c.grad_probabilities = row(kMoe, "expert probability gradient", kProbability, grad_in);
-    c.grad_input = row(kBuffer, "expert input gradient", hidden_ * kD, grad_in);
-    c.grad_unsorted = row(kBuffer, "expert input gradient, in arrival order", hidden_ * kD, grad_in);
-    c.grad_returned = row(kBuffer, "returned gradient rows", hidden_ * kD, grad_out);
-    c.grad_output = b_->tensor(kBuffer, "chunk input gradient" + tag, tokens * hidden_ * kD);
-    c.kept_input = c.input;
-    c.kept_probabilities = c.probabilities;
-    c.kept_sort_map = c.sort_map;
-    c.kept_fc1 = c.fc1;
-    c.kept_act = c.act;
-    c.kept_row_map = c.row_map;
-    if (retained()) {
-      c.kept_input = row(kMoe, "retained expert input", hidden_ * kD, grad_in);
-      c.kept_fc1 = row(kMoe, "retained gate-up output", first_ * kD, grad_in);
-      c.kept_act = row(kMoe, "retained activation", ffn_ * kD, grad_in);
-      c.kept_row_map = row(kMoe, "retained row map", kRowIndex, grad_out);
-    }
-    if (keeps_retained()) {
-      c.kept_probabilities = row(kMoe, "retained expert probabilities", kProbability, grad_in);
-      c.kept_sort_map = row(kMoe, "retained sort map", kRowIndex, grad_in);
-    }
-    chunks_.push_back(c);
-  }
+  for (std::size_t i = 0; i < static_cast<std::size_t>(treatment.chunks); ++i) chunks_.push_back(make_chunk(i));
   scores_ = b_->tensor(kMoe, "selection scores", s.tokens_local * scenario.model.moe.top_k * 4);
   dummy_fc1_ = b_->tensor(TensorKind::workspace, "expert gate-up returned weight gradients",
                           s.local_experts * first_ * hidden_ * kD);
   dummy_fc2_ =
       b_->tensor(TensorKind::workspace, "expert down returned weight gradients", s.local_experts * ffn_ * hidden_ * kD);
   make_instance_tensors();
+}
+
+Size Routed::row_size(std::int64_t bytes, Rows rows) const {
+  return slotted(rows) ? Size{bytes * slots_, 0, {}} : Size{0, bytes, rows};
+}
+
+TensorId Routed::row_tensor(TensorKind kind, std::string name, std::int64_t bytes, Rows rows) {
+  return b_->sized_tensor(kind, std::move(name), row_size(bytes, rows));
 }
 
 std::int64_t Routed::chunk_tokens() const { return base::ceil_div(b_->shape().tokens_local, treatment_.chunks); }
@@ -144,74 +107,111 @@ void Routed::concatenate(TensorId whole, bool gradient) {
   for (const Chunk& c : chunks_) op.frees.push_back(gradient ? c.grad_output : c.output);
 }
 
-void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
-  const Chunk& c = chunks_[i];
-  const Rows in = received(i, false), out = sent(i, false);
-  const std::int64_t token_bytes = chunk_tokens() * hidden_ * kD;
-  // Kept rows: their counts travel with those of all rows, so that backward needs no exchange.
-  const bool selects = keep && keeps_retained();
-  const std::int64_t counts = (treatment_.padded ? 0 : 1) + (selects ? 1 : 0);
-  if (counts > 0) notify(counts);
-  const TensorId landing = etp_ ? c.arrived : c.received;
-  const TensorId landing_probabilities = etp_ ? c.arrived_probabilities : c.received_probabilities;
-  if (exchanged_) {
-    b_->row_memory("permute", Family::router_permute, token_bytes, hidden_ * kD, out, kPermute,
-                   {c.send, c.send_probabilities, c.row_map})
-        .launches = 4;
-    b_->all_to_all("dispatch", out, hidden_ * kD + kProbability, false, {landing, landing_probabilities},
-                   {c.send, c.send_probabilities})
-        .launches = 2;
-  } else {  // one rank holds all experts: permuting sorts by expert
-    b_->row_memory("permute", Family::router_permute, token_bytes, hidden_ * kD, out, kPermute,
-                   {landing, landing_probabilities, c.row_map})
-        .launches = 4;
+void Routed::dispatch(std::size_t i, bool selects) {
+  switch (path_) {
+    case Path::alltoall:
+      return dispatch_alltoall(i, selects);
+    case Path::allgather:
+      return dispatch_allgather(i);
+    case Path::kernels:
+      return dispatch_kernels(i);
   }
-  if (etp_)
-    b_->row_collective("gather rows", topology::GroupKind::etp, cost::Collective::all_gather,
-                       hidden_ * kD + kProbability, in, {c.received, c.received_probabilities},
-                       {landing, landing_probabilities});
-  if (sorted_)
-    b_->row_memory("sort by expert", Family::router_permute, 0, 2 * hidden_ * kD, in, kPermute,
-                   {c.input, c.probabilities, c.sort_map}, {c.received, c.received_probabilities})
-        .launches = 2;
-  if (selects) b_->last().allocates.push_back(c.kept_row_map);
+}
+
+void Routed::combine(std::size_t i, TensorId output, bool keep, bool selects) {
+  const bool drop = !keep || selects;
+  switch (path_) {
+    case Path::alltoall:
+      return combine_alltoall(i, output, drop);
+    case Path::allgather:
+      return combine_allgather(i, output, drop);
+    case Path::kernels:
+      return combine_kernels(i, output, drop);
+  }
+}
+
+void Routed::dispatch_gradient(std::size_t i) {
+  switch (path_) {
+    case Path::alltoall:
+      return dispatch_gradient_alltoall(i);
+    case Path::allgather:
+      return dispatch_gradient_allgather(i);
+    case Path::kernels:
+      return dispatch_gradient_kernels(i);
+  }
+}
+
+void Routed::return_gradient(std::size_t i, TensorId grad_input) {
+  switch (path_) {
+    case Path::alltoall:
+      return return_gradient_alltoall(i, grad_input);
+    case Path::allgather:
+      return return_gradient_allgather(i, grad_input);
+    case Path::kernels:
+      return return_gradient_kernels(i, grad_input);
+  }
+}
+
+void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
+  const bool selects = keep && keeps_retained();
+  dispatch(i, selects);
+  experts(i, keep);
+  combine(i, output, keep, selects);
+}
+
+void Routed::experts(std::size_t i, bool keep) {
+  Chunk& c = chunks_[i];
+  LinearInput &rows = operand(c, Operand::input), &activated = operand(c, Operand::act);
+  const Rows in = received(i, false);
+  const bool selects = keep && keeps_retained(), stashes = keep && stashes_;
   const TensorId input = sorted_ ? c.input : c.received;
   const TensorId probabilities = sorted_ ? c.probabilities : c.received_probabilities;
+  rows.cast(keep);
   Op& fc1 = b_->grouped("expert gate-up", first_, hidden_, cost::GemmPass::forward, in, {c.fc1});
-  if (!keep) fc1.frees.push_back(input);
+  rows.consumed(fc1, keep);
   if (selects) {
     keep_retained("keep retained inputs", hidden_ * kD, i, {c.kept_input}, {input});
     if (sorted_) b_->last().allocates.push_back(c.kept_sort_map);
   }
+  if (stashes) stash(i, "stash expert input", c.stash_input, rows.kept(), rows.kept_size().bytes_per_row);
   Op& act =
       b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.act});
+  if (!retained()) act.allocates.push_back(c.silu);
   if (!keep) act.frees.insert(act.frees.end(), {c.fc1, probabilities});
+  if (!keep && !retained()) act.frees.push_back(c.silu);
   if (selects)
     keep_retained("keep retained gate-up outputs", first_ * kD + kProbability, i, {c.kept_fc1, c.kept_probabilities},
                   {c.fc1, probabilities});
+  if (stashes) {
+    stash(i, "stash gate-up output", c.stash_fc1, c.fc1, first_ * kD + kProbability);
+    b_->last().allocates.push_back(c.stash_probabilities);
+    b_->last().frees.push_back(probabilities);
+  }
+  const bool keeps_act = keep && !recompute_act_;
+  activated.cast(keeps_act);
   Op& fc2 = b_->grouped("expert down", hidden_, ffn_, cost::GemmPass::forward, in, {c.fc2});
-  if (!keep || recompute_act_) fc2.frees.push_back(c.act);
+  activated.consumed(fc2, keeps_act);
   if (selects && !recompute_act_) keep_retained("keep retained activations", ffn_ * kD, i, {c.kept_act}, {c.act});
-  TensorId outgoing = c.fc2;
-  if (sorted_) {
-    Op& unsort = b_->row_memory("restore arrival order", Family::router_permute, 0, 2 * hidden_ * kD, in, kPermute,
-                                {c.unsorted}, {c.fc2});
-    if (!keep || selects) unsort.frees.push_back(c.sort_map);
-    outgoing = c.unsorted;
-  }
-  if (etp_) {
-    b_->row_collective("sum rows", topology::GroupKind::etp, cost::Collective::reduce_scatter, hidden_ * kD, in,
-                       {c.reduced}, {outgoing});
-    outgoing = c.reduced;
-  }
-  if (exchanged_) {
-    b_->all_to_all("combine", out, hidden_ * kD, true, {c.returned}, {outgoing});
-    outgoing = c.returned;
-  }
-  Op& unpermute = b_->row_memory("unpermute", Family::router_permute, token_bytes, hidden_ * kD, out, kPermute,
-                                 {output}, {outgoing});
-  if (!keep || selects) unpermute.frees.push_back(c.row_map);
-  unpermute.launches = 2;
+  if (stashes && keeps_act)
+    stash(i, "stash expert activation", c.stash_act, activated.kept(), activated.kept_size().bytes_per_row);
+}
+
+// Rows that are there move from the static buffer to pages.
+void Routed::stash(std::size_t i, const char* name, TensorId paged, TensorId whole, std::int64_t bytes) {
+  b_->row_memory(name, Family::router_permute, 0, 2 * bytes, received(i, false), kStream, {paged}, {whole});
+}
+
+void Routed::restore(std::size_t i) {
+  Chunk& c = chunks_[i];
+  const LinearInput &rows = operand(c, Operand::input), &activated = operand(c, Operand::act);
+  std::int64_t bytes = rows.kept_size().bytes_per_row + first_ * kD + kProbability;
+  if (!recompute_act_) bytes += activated.kept_size().bytes_per_row;
+  Op& op = b_->row_memory("restore stashed rows", Family::router_permute, 0, 2 * bytes, received(i, false), kStream,
+                          {rows.kept(), c.fc1, c.probabilities}, {c.stash_input, c.stash_fc1, c.stash_probabilities});
+  op.launches = 4;
+  if (recompute_act_) return;
+  op.allocates.push_back(activated.kept());
+  op.frees.push_back(c.stash_act);
 }
 
 void Routed::backward(TensorId grad_input) {
@@ -247,23 +247,6 @@ void Routed::backward(TensorId grad_input) {
   if (treatment_.replicate) return_expert_gradients();
 }
 
-void Routed::dispatch_gradient(std::size_t i) {
-  const Chunk& c = chunks_[i];
-  const Rows in = received(i, false), out = sent(i, false);
-  const TensorId gathered = sorted_ ? c.grad_received : c.grad_fc2;
-  const TensorId landing = etp_ ? c.grad_arrived : gathered;
-  b_->row_memory("unpermute backward", Family::router_permute, chunk_tokens() * hidden_ * kD, hidden_ * kD, out,
-                 kPermute, {exchanged_ ? c.grad_send : landing})
-      .launches = 2;
-  if (exchanged_) b_->all_to_all("combine backward", out, hidden_ * kD, false, {landing}, {c.grad_send});
-  if (etp_)
-    b_->row_collective("gather gradient rows", topology::GroupKind::etp, cost::Collective::all_gather, hidden_ * kD, in,
-                       {gathered}, {landing});
-  if (sorted_)
-    b_->row_memory("sort gradients by expert", Family::router_permute, 0, 2 * hidden_ * kD, in, kPermute, {c.grad_fc2},
-                   {c.grad_received});
-}
-
 void Routed::select() {
   // Counts are summed over the group and quotas computed (planning), scores read inputs and output gradients of the
   // local tokens (the router weights alone where forward selects), then a selection per expert over the keys of the
@@ -280,7 +263,7 @@ void Routed::select() {
 }
 
 void Routed::redispatch(std::size_t i) {
-  const Chunk& c = chunks_[i];
+  Chunk& c = chunks_[i];
   const Rows in = received(i, true), out = sent(i, true);
   const std::int64_t row_bytes = 2 * hidden_ * kD + kRowIndex;
   notify();
@@ -296,55 +279,43 @@ void Routed::redispatch(std::size_t i) {
                  {c.kept_input, c.grad_fc2}, {arrived})
       .launches = 2;
   b_->set_recompute(true);
-  b_->grouped("expert gate-up", first_, hidden_, cost::GemmPass::forward, in, {c.kept_fc1});
+  LinearInput& rows = operand(c, Operand::kept_input);
+  rows.cast(true);
+  rows.consumed(b_->grouped("expert gate-up", first_, hidden_, cost::GemmPass::forward, in, {c.kept_fc1}), true);
   b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.kept_act});
   b_->set_recompute(false);
 }
 
 void Routed::expert_backward(std::size_t i) {
-  const Chunk& c = chunks_[i];
+  Chunk& c = chunks_[i];
   const Rows in = received(i, retained());
-  const TensorId input = sorted_ || retained() ? c.kept_input : c.received;
+  if (stashes_) restore(i);
+  LinearInput& rows = operand(c, retained() ? Operand::kept_input : Operand::input);
+  LinearInput& activated = operand(c, retained() ? Operand::kept_act : Operand::act);
+  LinearInput &grad_output = operand(c, Operand::grad_fc2), &grad_first = operand(c, Operand::grad_fc1);
   if (recompute_act_ && !redispatches()) {
     b_->set_recompute(true);
     b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.kept_act});
     b_->set_recompute(false);
   }
+  grad_output.cast(true);
   b_->grouped("expert down dgrad", hidden_, ffn_, cost::GemmPass::dgrad, in, {c.grad_act});
-  b_->grouped("expert down wgrad", hidden_, ffn_, cost::GemmPass::wgrad, in, {dummy_fc2_},
-              {dummy_fc2_, c.kept_act, c.grad_fc2});
+  activated.before_wgrad();
+  Op& down = b_->grouped("expert down wgrad", hidden_, ffn_, cost::GemmPass::wgrad, in, {dummy_fc2_},
+                         {dummy_fc2_, c.grad_fc2});
+  activated.drop(down);
+  grad_output.drop(down);
   Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, (2 * first_ + ffn_) * kD + 2 * kProbability, in,
                            kStream, {c.grad_fc1, c.grad_probabilities}, {c.kept_fc1, c.grad_act, c.grad_probabilities});
+  if (!retained()) act.frees.push_back(c.silu);
   if (!redispatches()) act.frees.push_back(sorted_ || retained() ? c.kept_probabilities : c.received_probabilities);
+  grad_first.cast(true);
   b_->grouped("expert gate-up dgrad", first_, hidden_, cost::GemmPass::dgrad, in, {c.grad_input});
-  b_->grouped("expert gate-up wgrad", first_, hidden_, cost::GemmPass::wgrad, in, {dummy_fc1_},
-              {dummy_fc1_, input, c.grad_fc1});
-}
-
-void Routed::return_gradient(std::size_t i, TensorId grad_input) {
-  const Chunk& c = chunks_[i];
-  const bool backward = retained();
-  const Rows in = received(i, backward), out = sent(i, backward);
-  TensorId outgoing = c.grad_input;
-  if (sorted_) {
-    Op& unsort = b_->row_memory("restore arrival order of gradients", Family::router_permute, 0, 2 * hidden_ * kD, in,
-                                kPermute, {c.grad_unsorted}, {c.grad_input});
-    if (!redispatches()) unsort.frees.push_back(c.kept_sort_map);
-    outgoing = c.grad_unsorted;
-  }
-  if (etp_) {
-    b_->row_collective("sum gradient rows", topology::GroupKind::etp, cost::Collective::reduce_scatter, hidden_ * kD,
-                       in, {c.grad_reduced}, {outgoing});
-    outgoing = c.grad_reduced;
-  }
-  if (exchanged_) {
-    b_->all_to_all("dispatch backward", out, hidden_ * kD + (redispatches() ? 0 : kProbability), true,
-                   {c.grad_returned}, {outgoing});
-    outgoing = c.grad_returned;
-  }
-  Op& permute = b_->row_memory("permute backward", Family::router_permute, chunk_tokens() * hidden_ * kD, hidden_ * kD,
-                               out, kPermute, {grad_input}, {outgoing, c.kept_row_map});
-  permute.launches = 2;
+  rows.before_wgrad();
+  Op& up = b_->grouped("expert gate-up wgrad", first_, hidden_, cost::GemmPass::wgrad, in, {dummy_fc1_},
+                       {dummy_fc1_, c.grad_fc1});
+  rows.drop(up);
+  grad_first.drop(up);
 }
 
 }  // namespace moeplan::plan

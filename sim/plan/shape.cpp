@@ -1,5 +1,6 @@
 #include "plan/shape.h"
 
+#include "cost/dispatch.h"
 #include "model/parameters.h"
 
 namespace moeplan::plan {
@@ -21,6 +22,13 @@ Shape make_shape(const scenario::Scenario& scenario) {
   shape.kv_heads_rank = arch.attention.kv_heads / layout.tp;
   shape.local_experts = arch.moe.experts > 0 ? arch.moe.experts / layout.ep : 0;
   return shape;
+}
+
+double distinct_share(const scenario::Scenario& scenario) {
+  const auto& moe = scenario.model.moe;
+  if (moe.experts == 0 || moe.top_k == 0) return 1;
+  const auto k = static_cast<double>(moe.top_k);
+  return cost::distinct_ranks(static_cast<double>(moe.experts), static_cast<double>(scenario.layout.ep), k) / k;
 }
 
 }  // namespace moeplan::plan

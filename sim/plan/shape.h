@@ -19,4 +19,8 @@ struct Shape {
 };
 Shape make_shape(const scenario::Scenario& scenario);
 
+// Tokens a received row, in the mean: the distinct members of an expert group that a token's experts live on, over
+// top_k. 1 for a dense model.
+double distinct_share(const scenario::Scenario& scenario);
+
 }  // namespace moeplan::plan

@@ -18,6 +18,10 @@ struct BlockParameters {
 // whole until they are scattered while the block behind runs. Sizes of the neighbours are taken as the block's own.
 void divide_parameters(Block& block, const scenario::Scenario& scenario, const BlockParameters& parameters);
 
+// Operations of modules that CUDA graphs capture cost the host nothing but the launch of each graph; a graph of the
+// whole iteration not even that, and its host waits for nothing.
+void capture_graphs(Block& block, const scenario::Scenario& scenario);
+
 // Saved tensors of memory.offload_modules leave the device at the end of forward and are back at the start of backward,
 // copied while the neighbouring blocks run.
 void offload_activations(Block& block, const scenario::Scenario& scenario);

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "model/parameters.h"
+#include "plan/linear_input.h"
 #include "plan/shape.h"
 #include "plan/write_programs.h"
 #include "policy/closed_form.h"
@@ -108,6 +109,21 @@ StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_
   return sum;
 }
 
+std::int64_t stage_linear_parameters(const scenario::Scenario& scenario, std::int64_t stage) {
+  const auto& arch = scenario.model;
+  const auto& layout = scenario.layout;
+  const auto of_layer = [&](model::LayerKind kind) {
+    const auto rank = model::rank_layer_parameters(arch, kind, {layout.tp, layout.ep, layout.etp});
+    const auto whole = model::layer_parameters(arch, kind);
+    return rank.dense + rank.experts - whole.norms - whole.router - whole.shared_gate;
+  };
+  std::int64_t sum = 0;
+  for (const std::int32_t l : scenario.stages.layers_of(stage))
+    sum += of_layer(arch.layers[static_cast<std::size_t>(l)]);
+  const std::int64_t mtp = scenario.stages.mtp_on(stage);
+  return mtp > 0 ? sum + mtp * of_layer(arch.mtp_kind()) : sum;
+}
+
 Shards shards_of(const scenario::Scenario& scenario) {
   const auto& layout = scenario.layout;
   const auto& optimizer = scenario.optimizer;
@@ -141,6 +157,9 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
       return bytes - host;
     };
     at(memory.load, TensorKind::parameters) = kD * copies + (master_is_parameter ? optimizer.master_bytes * owned : 0);
+    if (!optimizer.shards_parameters())
+      at(memory.load, TensorKind::parameters) +=
+          operand_format(scenario).weight_bytes(stage_linear_parameters(scenario, stage));
     at(memory.load, TensorKind::gradients) = optimizer.main_grad_bytes * (optimizer.shards_gradients() ? owned : whole);
     at(memory.load, TensorKind::optimizer) = master_is_parameter ? 0 : on_device(optimizer.master_bytes * owned);
     at(memory.moments, TensorKind::optimizer) =
@@ -153,6 +172,7 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
   for (std::int64_t degree :
        {layout.tp, layout.cp, layout.ep, layout.etp, layout.dp() * layout.cp, layout.edp(), layout.pp})
     if (degree > 1) ++memory.communicators;
+  memory.dispatcher_bytes = dispatch_buffer_bytes(scenario);
   memory.communicator_bytes = memory.communicators * static_cast<std::int64_t>(overheads.communicator.value);
   return memory;
 }
@@ -194,7 +214,7 @@ double lrmoe_row_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
 double lrmoe_memory_rows(const scenario::Scenario& scenario, std::int64_t stage) {
   const StaticMemory memory = static_memory(scenario, stage);
   const double free = static_cast<double>(scenario.usable_bytes() - memory.steady_bytes() - memory.context_bytes -
-                                          memory.communicator_bytes) -
+                                          memory.communicator_bytes - memory.dispatcher_bytes) -
                       token_bytes(scenario, stage);
   return std::max(0.0, std::floor(free / lrmoe_row_bytes(scenario, stage)));
 }

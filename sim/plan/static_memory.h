@@ -15,7 +15,13 @@ struct StageParameters {
   std::int64_t experts = 0;
   std::int64_t replicated = 0;  // of dense: whole on every tensor-parallel rank (norms, router, mla down-projections)
 };
+// Of those, in matrices of linear layers: what a narrow precision quantises. Without router, embedding, head and layer
+// norms; the norms of latents and heads (a ten-thousandth) are counted with them.
+std::int64_t stage_linear_parameters(const scenario::Scenario& scenario, std::int64_t stage);
 StageParameters stage_parameters(const scenario::Scenario& scenario, std::int64_t stage);
+
+// Buffers that DeepEP or HybridEP registers for a rank when the job starts, outside PyTorch's allocator; 0 for others.
+std::int64_t dispatch_buffer_bytes(const scenario::Scenario& scenario);
 
 // Ranks that divide what the optimizer's sharding divides: of dense parameters and of experts. 1 under ddp.
 struct Shards {
@@ -30,7 +36,8 @@ struct StaticMemory {
   std::int64_t context_bytes = 0;       // outside the allocator
   std::int64_t communicator_bytes = 0;  // outside the allocator
   std::int64_t communicators = 0;
-  std::int64_t host_bytes = 0;  // of this rank in host memory: offloaded optimizer states
+  std::int64_t dispatcher_bytes = 0;  // outside the allocator: buffers of dispatch kernels
+  std::int64_t host_bytes = 0;        // of this rank in host memory: offloaded optimizer states
   std::int64_t steady_bytes()
       const;  // load + moments, what the closed form calls static memory (workspace not counted)
 };

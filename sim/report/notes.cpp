@@ -6,17 +6,18 @@
 
 namespace moeplan::report {
 
-std::vector<cost::FamilyEvidence> assumed_families(const topology::HardwareProfile& profile) {
+std::vector<cost::FamilyEvidence> assumed_families(const topology::HardwareProfile& profile,
+                                                   cost::Precision precision) {
   std::vector<cost::FamilyEvidence> assumed;
-  for (const cost::FamilyEvidence& family : cost::family_evidence(profile)) {
+  for (const cost::FamilyEvidence& family : cost::family_evidence(profile, precision)) {
     if (family.evidence == topology::Evidence::assumed) assumed.push_back(family);
   }
   return assumed;
 }
 
-std::vector<std::string> evidence_warnings(const topology::HardwareProfile& profile) {
+std::vector<std::string> evidence_warnings(const topology::HardwareProfile& profile, cost::Precision precision) {
   std::vector<std::string> lines;
-  for (const cost::FamilyEvidence& family : assumed_families(profile)) {
+  for (const cost::FamilyEvidence& family : assumed_families(profile, precision)) {
     lines.push_back(fmt::format("{}: the time rests on an assumed value of {} ({})", family.family, profile.id,
                                 family.weakest_key));
   }
@@ -27,7 +28,8 @@ std::vector<std::string> warnings_of(const search::Evaluation& evaluation) {
   const scenario::Scenario& scenario = *evaluation.scenario;
   std::vector<std::string> lines = evaluation.warnings;
   for (const std::string& line : scenario.warnings) lines.push_back(without_absolute_paths(line));
-  for (std::string& line : evidence_warnings(scenario.hardware)) lines.push_back(std::move(line));
+  for (std::string& line : evidence_warnings(scenario.hardware, scenario::cost_precision(scenario.training.precision)))
+    lines.push_back(std::move(line));
   return lines;
 }
 
@@ -35,7 +37,8 @@ std::vector<std::string> short_warnings_of(const search::Evaluation& evaluation)
   const scenario::Scenario& scenario = *evaluation.scenario;
   std::vector<std::string> lines = evaluation.warnings, families;
   for (const std::string& line : scenario.warnings) lines.push_back(without_absolute_paths(line));
-  for (const cost::FamilyEvidence& family : assumed_families(scenario.hardware)) {
+  for (const cost::FamilyEvidence& family :
+       assumed_families(scenario.hardware, scenario::cost_precision(scenario.training.precision))) {
     families.push_back(fmt::format("{} ({})", family.family, family.weakest_key));
   }
   if (!families.empty()) {

@@ -9,9 +9,11 @@
 namespace moeplan::report {
 
 // Families of operations whose cost model reads an assumed profile value.
-std::vector<cost::FamilyEvidence> assumed_families(const topology::HardwareProfile& profile);
+std::vector<cost::FamilyEvidence> assumed_families(const topology::HardwareProfile& profile,
+                                                   cost::Precision precision = cost::Precision::bf16);
 // "grouped GEMM: the time rests on an assumed value of h100-sxm (gemm.wgrad_efficiency)", one a family.
-std::vector<std::string> evidence_warnings(const topology::HardwareProfile& profile);
+std::vector<std::string> evidence_warnings(const topology::HardwareProfile& profile,
+                                           cost::Precision precision = cost::Precision::bf16);
 
 // Warnings of the scenario, then those of the profile.
 std::vector<std::string> warnings_of(const search::Evaluation& evaluation);

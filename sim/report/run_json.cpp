@@ -220,7 +220,8 @@ Json layout_json(const scenario::Scenario& scenario) {
 Json provenance_json(const Evaluation& evaluation) {
   const scenario::Scenario& scenario = *evaluation.scenario;
   Json evidence = Json::object();
-  for (const cost::FamilyEvidence& family : cost::family_evidence(scenario.hardware)) {
+  for (const cost::FamilyEvidence& family :
+       cost::family_evidence(scenario.hardware, scenario::cost_precision(scenario.training.precision))) {
     evidence[family.family] = {{"evidence", topology::evidence_name(family.evidence)},
                                {"weakest_key", family.weakest_key}};
   }
@@ -250,6 +251,8 @@ std::string run_json(const Evaluation& evaluation) {
   json["tokens_per_s_per_gpu"] = evaluation.tokens_per_s_per_gpu;
   json["model_tflops_per_gpu"] = evaluation.model_flops_per_gpu / 1e12;
   json["mfu"] = evaluation.mfu;
+  json["mfu_peak_tflops"] = evaluation.mfu_peak_flops / 1e12;
+  json["mfu_precision"] = cost::precision_name(scenario::cost_precision(scenario.training.precision));
   json["peak_bf16_tflops"] = scenario.hardware.device.peak_bf16.value / 1e12;
   json["model_flops_per_token"] = evaluation.flops_per_token;
   json["layout"] = layout_json(scenario);

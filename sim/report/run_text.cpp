@@ -67,11 +67,12 @@ std::string verdict_block(const Evaluation& evaluation) {
                     ratio(evaluation.routing.max_over_mean_expert), ratio(evaluation.routing.max_over_mean_rank));
   }
   text += wrapped("      routing  ", routing);
-  text += wrapped("      step     ",
-                  fmt::format("{}: {:.0f} tokens/s/GPU, {:.1f} TFLOP/s/GPU, MFU {} of {:.0f} TFLOP/s dense bf16",
-                              base::format_time(evaluation.step_s), evaluation.tokens_per_s_per_gpu,
-                              evaluation.model_flops_per_gpu / 1e12, percent(evaluation.mfu),
-                              scenario.hardware.device.peak_bf16.value / 1e12));
+  text += wrapped(
+      "      step     ",
+      fmt::format("{}: {:.0f} tokens/s/GPU, {:.1f} TFLOP/s/GPU, MFU {} of {:.0f} TFLOP/s dense {}",
+                  base::format_time(evaluation.step_s), evaluation.tokens_per_s_per_gpu,
+                  evaluation.model_flops_per_gpu / 1e12, percent(evaluation.mfu), evaluation.mfu_peak_flops / 1e12,
+                  cost::precision_name(scenario::cost_precision(scenario.training.precision))));
   const WholeRun run = whole_run(evaluation);
   if (run.total_tokens > 0) {
     text += wrapped("      run      ", fmt::format("{:.4g} tokens: {:.0f} steps, {:.1f} days, {:.0f} GPU-hours",
@@ -97,9 +98,10 @@ std::string list_block(const char* heading, const std::vector<std::string>& line
   return text;
 }
 
-std::vector<std::string> family_names(const topology::HardwareProfile& profile) {
+std::vector<std::string> family_names(const scenario::Scenario& scenario) {
   std::vector<std::string> names;
-  for (const cost::FamilyEvidence& family : cost::family_evidence(profile)) {
+  for (const cost::FamilyEvidence& family :
+       cost::family_evidence(scenario.hardware, scenario::cost_precision(scenario.training.precision))) {
     names.push_back(fmt::format("{} {}", family.family, topology::evidence_name(family.evidence)));
   }
   return names;
@@ -107,9 +109,9 @@ std::vector<std::string> family_names(const topology::HardwareProfile& profile) 
 
 std::string provenance_block(const Evaluation& evaluation) {
   const scenario::Scenario& scenario = *evaluation.scenario;
-  return "\n" + wrapped("Provenance  ", fmt::format("moeplan {}, profile {}, seed {}; evidence behind the times: {}",
-                                                    kVersion, scenario.hardware.id, scenario.seed,
-                                                    joined(family_names(scenario.hardware), ", ")));
+  return "\n" + wrapped("Provenance  ",
+                        fmt::format("moeplan {}, profile {}, seed {}; evidence behind the times: {}", kVersion,
+                                    scenario.hardware.id, scenario.seed, joined(family_names(scenario), ", ")));
 }
 
 }  // namespace

@@ -136,11 +136,12 @@ class ChoiceReader {
     const std::size_t first = ids.size();
     const std::int64_t limit = trace_.experts_stated ? trace_.experts : kMostIds;
     for (std::int64_t k = 0; k < top_k_; ++k) {
-      const std::int64_t value = id(index(token, layer) + static_cast<std::size_t>(k));
+      const std::size_t at_id = index(token, layer) + static_cast<std::size_t>(k);
+      const std::int64_t value = id(at_id);
       if (value < 0 || value >= limit) {
         std::string hint = "an id that stands for \"no route\" is stated by an array 'missing' of the .npz";
         if (missing_) hint = fmt::format("only tokens all of whose ids are {} are without a route", *missing_);
-        return faults_.add(at(token, layer), fmt::format("expected ids from 0 to {}, got {}", limit - 1, value), hint);
+        return faults_.add(at(token, layer), fmt::format("expected ids from 0 to {}, got {}", limit - 1, integer_text(choices_, at_id)), hint);
       }
       const auto expert = static_cast<std::uint16_t>(value);
       if (std::find(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end(), expert) != ids.end()) {

@@ -143,6 +143,10 @@ std::optional<std::int64_t> whole_at(const NpyArray& array, std::size_t i) {
   return static_cast<std::int64_t>(value);
 }
 
+std::string integer_text(const NpyArray& array, std::size_t i) {
+  return array.kind == 'u' ? std::to_string(unsigned_at(array, i)) : std::to_string(signed_at(array, i));
+}
+
 double real_at(const NpyArray& array, std::size_t i) {
   if (array.kind == 'f') return float_at(array, i);
   return array.kind == 'i' ? static_cast<double>(signed_at(array, i)) : static_cast<double>(unsigned_at(array, i));

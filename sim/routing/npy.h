@@ -25,6 +25,7 @@ NpyArray parse_npy(std::string_view bytes, const std::string& file, const std::s
 
 // Value i; nothing when it is a fraction, not finite, or (as a float or an unsigned one) above 2^53 or 2^63 - 1.
 std::optional<std::int64_t> whole_at(const NpyArray& array, std::size_t i);
+std::string integer_text(const NpyArray& array, std::size_t i);  // of an array of integers, whatever their size
 double real_at(const NpyArray& array, std::size_t i);
 
 // "[8327, 26, 6]".

@@ -91,7 +91,7 @@ MegatronScenario import_megatron(const std::string& text, const std::string& fil
   faults.throw_if_any();
 
   const bool stated = arch.vocab > 0;
-  const std::string shipped = shipped_model(arch, options.integer_or("tensor_model_parallel_size", 1));
+  const std::string shipped = shipped_model(arch, options.size_or("tensor_model_parallel_size", 1));
   if (arch.vocab == 0) {
     throw base::Error({file, 0, 0, {}}, "the size of the vocabulary is not stated (--vocab-size, --padded-vocab-size)",
                       "add --vocab-size N");

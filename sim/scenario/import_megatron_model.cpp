@@ -16,8 +16,9 @@ using model::LayerKind;
 
 constexpr std::int64_t kMostWidth = std::int64_t{1} << 24;  // products of two stay exact; model files are narrower
 
-std::int64_t width(MegatronOptions& options, const std::string& name, std::int64_t fallback) {
-  const std::int64_t value = options.integer_or(name, fallback);
+// least: 0 where Megatron takes 0 as "none".
+std::int64_t width(MegatronOptions& options, const std::string& name, std::int64_t fallback, std::int64_t least = 1) {
+  const std::int64_t value = least > 0 ? options.size_or(name, fallback) : options.integer_or(name, fallback);
   if (value <= kMostWidth) return value;
   options.fault(name, fmt::format("expected at most {}, got '{}'", kMostWidth, value));
   return 0;
@@ -43,7 +44,7 @@ void read_norms_and_biases(MegatronOptions& options, Architecture& arch) {
   arch.tied_embeddings = !options.flag("untie_embeddings_and_output_weights");
   const bool rotary = options.flag("use_rotary_position_embeddings");
   const std::string position = options.text_or("position_embedding_type", rotary ? "rope" : "learned_absolute");
-  const std::int64_t positions = options.integer_or("max_position_embeddings", 0);
+  const std::int64_t positions = options.size_or("max_position_embeddings", 0);
   if (position == "learned_absolute") {
     arch.learned_positions = positions;
     if (positions == 0) options.required("max_position_embeddings");
@@ -55,7 +56,7 @@ void read_norms_and_biases(MegatronOptions& options, Architecture& arch) {
 void read_grouped_attention(MegatronOptions& options, Architecture& arch) {
   model::Attention& a = arch.attention;
   const bool grouped = options.flag("group_query_attention");
-  const std::int64_t groups = options.integer_or("num_query_groups", 1);
+  const std::int64_t groups = options.size_or("num_query_groups", 1);
   a.kv_heads = grouped ? groups : a.heads;
   a.head_dim = width(options, "kv_channels", a.heads > 0 ? arch.hidden / a.heads : 0);
   a.qkv_bias = options.flag("add_qkv_bias") || arch.linear_bias;
@@ -71,10 +72,10 @@ void read_latent_attention(MegatronOptions& options, Architecture& arch) {
   model::Attention& a = arch.attention;
   a.kind = model::AttentionKind::mla;
   a.kv_heads = a.heads;
-  a.q_lora_rank = width(options, "q_lora_rank", 0);
+  a.q_lora_rank = width(options, "q_lora_rank", 0, 0);
   a.kv_lora_rank = width(options, "kv_lora_rank", 32);
   a.qk_nope_dim = width(options, "qk_head_dim", 128);
-  a.qk_rope_dim = width(options, "qk_pos_emb_head_dim", 64);
+  a.qk_rope_dim = width(options, "qk_pos_emb_head_dim", 64, 0);
   a.v_head_dim = width(options, "v_head_dim", 128);
   if (!options.flag("qk_layernorm")) {
     options.unsupported_at(
@@ -128,9 +129,9 @@ void read_experts(MegatronOptions& options, Architecture& arch) {
   model::Moe& moe = arch.moe;
   moe.experts = options.integer_or("num_experts", 0);
   if (moe.experts == 0) return;
-  moe.top_k = options.integer_or("moe_router_topk", 2);
+  moe.top_k = options.size_or("moe_router_topk", 2);
   moe.ffn = width(options, "moe_ffn_hidden_size", arch.dense_ffn);
-  moe.shared_ffn = width(options, "moe_shared_expert_intermediate_size", 0);
+  moe.shared_ffn = width(options, "moe_shared_expert_intermediate_size", 0, 0);
   moe.shared_gate = options.flag("moe_shared_expert_gate");
   moe.correction_bias = options.flag("moe_router_enable_expert_bias");
   moe.expert_bias = arch.linear_bias;
@@ -150,7 +151,7 @@ void read_experts(MegatronOptions& options, Architecture& arch) {
 }
 
 void read_vocabulary(MegatronOptions& options, const MegatronSettings& settings, Architecture& arch) {
-  arch.vocab_divisor = options.integer_or("make_vocab_size_divisible_by", 128);
+  arch.vocab_divisor = options.size_or("make_vocab_size_divisible_by", 128);
   const std::int64_t stated = width(options, "vocab_size", 0), padded = width(options, "padded_vocab_size", 0);
   arch.vocab = settings.vocabulary > 0 ? settings.vocabulary : stated > 0 ? stated : padded;
 }

@@ -82,7 +82,13 @@ std::int64_t MegatronOptions::required(const std::string& name) {
     std::replace(option.begin(), option.end(), '_', '-');
     faults_.add({input_.file, 0, 0, {}}, "missing option " + option);
   }
-  return integer_or(name, 0);
+  return size_or(name, 0);
+}
+
+std::int64_t MegatronOptions::size_or(const std::string& name, std::int64_t fallback) {
+  const std::optional<std::int64_t> number = integer(name);
+  if (number && *number < 1) fault(name, "expected an integer >= 1, got '0'");
+  return number.value_or(fallback);
 }
 
 std::optional<double> MegatronOptions::real(const std::string& name) {

@@ -23,7 +23,9 @@ class MegatronOptions {
   bool flag(const std::string& name);
   std::optional<std::int64_t> integer(const std::string& name);
   std::int64_t integer_or(const std::string& name, std::int64_t fallback) { return integer(name).value_or(fallback); }
-  std::int64_t required(const std::string& name);  // 0 with a fault
+  std::int64_t required(const std::string& name);  // as size; missing: 0 with a fault
+  // A number of things of which there is at least one: 0 is a fault.
+  std::int64_t size_or(const std::string& name, std::int64_t fallback);
   std::optional<double> real(const std::string& name);
   std::optional<std::string> text(const std::string& name);
   std::string text_or(const std::string& name, const std::string& fallback) { return text(name).value_or(fallback); }

@@ -34,9 +34,9 @@ std::string quoted(const std::string& text) {
 
 // Virtual stages a rank, from any of the three options; 0 where none states it.
 std::int64_t virtual_stages(MegatronOptions& options, const Architecture& arch, std::int64_t pp) {
-  const std::int64_t stated = options.integer_or("virtual_pipeline_model_parallel_size", 0);
-  const std::int64_t a_rank = options.integer_or("num_virtual_stages_per_pipeline_rank", 0);
-  const std::int64_t layers = options.integer_or("num_layers_per_virtual_pipeline_stage", 0);
+  const std::int64_t stated = options.size_or("virtual_pipeline_model_parallel_size", 0);
+  const std::int64_t a_rank = options.size_or("num_virtual_stages_per_pipeline_rank", 0);
+  const std::int64_t layers = options.size_or("num_layers_per_virtual_pipeline_stage", 0);
   if (stated > 0 || a_rank > 0 || layers == 0) return std::max(stated, a_rank);
   const std::int64_t all = arch.layer_count() + (options.flag("account_for_embedding_in_pipeline_split") ? 1 : 0) +
                            (options.flag("account_for_loss_in_pipeline_split") ? 1 : 0);
@@ -48,15 +48,15 @@ std::int64_t virtual_stages(MegatronOptions& options, const Architecture& arch, 
 
 std::string parallel(MegatronOptions& options, const Architecture& arch) {
   Section section("parallel");
-  const std::int64_t tp = options.integer_or("tensor_model_parallel_size", 1);
-  const std::int64_t pp = options.integer_or("pipeline_model_parallel_size", 1);
+  const std::int64_t tp = options.size_or("tensor_model_parallel_size", 1);
+  const std::int64_t pp = options.size_or("pipeline_model_parallel_size", 1);
   section.add("tensor_model_parallel_size", tp);
   section.add("pipeline_model_parallel_size", pp);
   const std::int64_t vpp = virtual_stages(options, arch, pp);
   if (vpp > 1) section.add("virtual_pipeline_model_parallel_size", vpp);
-  section.add("context_parallel_size", options.integer_or("context_parallel_size", 1));
-  const std::int64_t ep = options.integer_or("expert_model_parallel_size", 1);
-  const std::int64_t etp = options.integer_or("expert_tensor_parallel_size", tp);
+  section.add("context_parallel_size", options.size_or("context_parallel_size", 1));
+  const std::int64_t ep = options.size_or("expert_model_parallel_size", 1);
+  const std::int64_t etp = options.size_or("expert_tensor_parallel_size", tp);
   if (arch.moe.experts > 0) {
     section.add("expert_model_parallel_size", ep);
     // Megatron's default is the tensor-parallel size, so it is always written.
@@ -130,10 +130,10 @@ void cuda_graphs(MegatronOptions& options, Section& section) {
 std::string training(MegatronOptions& options, std::int64_t gpus) {
   Section section("training");
   const std::int64_t micro = options.required("micro_batch_size");
-  std::int64_t global = options.integer_or("global_batch_size", 0);
-  const std::int64_t replica = std::max<std::int64_t>(1, options.integer_or("tensor_model_parallel_size", 1)) *
-                               std::max<std::int64_t>(1, options.integer_or("context_parallel_size", 1));
-  const std::int64_t pp = std::max<std::int64_t>(1, options.integer_or("pipeline_model_parallel_size", 1));
+  std::int64_t global = options.size_or("global_batch_size", 0);
+  const std::int64_t replica = std::max<std::int64_t>(1, options.size_or("tensor_model_parallel_size", 1)) *
+                               std::max<std::int64_t>(1, options.size_or("context_parallel_size", 1));
+  const std::int64_t pp = std::max<std::int64_t>(1, options.size_or("pipeline_model_parallel_size", 1));
   // Sizes above 2^20 are refused when the scenario is read; here they must not overflow.
   if (global == 0 && replica < (1 << 20) && pp < (1 << 20) && micro < (1 << 20)) {
     global = micro * std::max<std::int64_t>(1, gpus / (replica * pp));
@@ -197,9 +197,9 @@ std::string optimizer(MegatronOptions& options, std::int64_t gpus) {
   section.add("kind", "adam");
   const std::string kind = sharding(options);
   section.add("sharding", kind);
-  const std::int64_t instances = options.integer_or("num_distributed_optimizer_instances", 1);
-  const std::int64_t model_parallel = std::max<std::int64_t>(1, options.integer_or("tensor_model_parallel_size", 1)) *
-                                      std::max<std::int64_t>(1, options.integer_or("pipeline_model_parallel_size", 1));
+  const std::int64_t instances = options.size_or("num_distributed_optimizer_instances", 1);
+  const std::int64_t model_parallel = std::max<std::int64_t>(1, options.size_or("tensor_model_parallel_size", 1)) *
+                                      std::max<std::int64_t>(1, options.size_or("pipeline_model_parallel_size", 1));
   if (instances > 1 && kind != "ddp") {
     const std::int64_t replicas = gpus / model_parallel;
     if (replicas % instances != 0) {
@@ -229,7 +229,7 @@ std::string memory(MegatronOptions& options) {
   std::string granularity = options.text_or("recompute_granularity", "none");
   if (options.flag("recompute_activations") && granularity == "none") granularity = "selective";
   const std::string method = options.text_or("recompute_method", "uniform");
-  const std::int64_t layers = options.integer_or("recompute_num_layers", 1);
+  const std::int64_t layers = options.size_or("recompute_num_layers", 1);
   const std::vector<std::string> modules = options.list("recompute_modules");
   if (granularity != "none" && granularity != "selective" && granularity != "full") {
     options.fault("recompute_granularity", "expected selective or full, got '" + one_line(granularity) + "'");

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "cost/dispatch.h"
+
 namespace moeplan::scenario {
 namespace {
 
@@ -76,6 +78,77 @@ void assume_policies(const Raw& raw, Lines& lines) {
   }
 }
 
+// What is read and kept, and does nothing to the figures yet: never in silence.
+void assume_recorded(const Raw& raw, const Scenario& scenario, Lines& lines) {
+  const auto recorded = [&](bool on, const char* key) {
+    if (on) lines.push_back(std::string(key) + " is recorded; it is not simulated in this version");
+  };
+  recorded(scenario.dispatch.overlap, "moe.overlap_moe_expert_parallel_comm");
+  recorded(scenario.dispatch.delay_wgrad, "moe.delay_wgrad_compute");
+  recorded(scenario.training.tp_comm_overlap, "training.tp_comm_overlap");
+  recorded(scenario.training.overlap_grad_reduce, "training.overlap_grad_reduce");
+  recorded(!scenario.dispatch.permute_fusion && raw.places.stated("moe.permute_fusion"), "moe.permute_fusion");
+  if (scenario.training.cuda_graphs != CudaGraphs::none) {
+    lines.push_back("CUDA graphs save the host's launches; their memory pools are not counted");
+  }
+}
+
+void assume_precision(const Scenario& scenario, Lines& lines) {
+  const Training& training = scenario.training;
+  if (training.precision == Precision::bf16) return;
+  if (training.precision == Precision::fp16) {
+    lines.push_back("training.precision: fp16 has the sizes and rates of bf16");
+    return;
+  }
+  if (training.framework != Framework::megatron) return;
+  lines.push_back(
+      "narrow precision: bf16 parameters beside their quantised copies, which are kept over the microbatches of a "
+      "step; "
+      "parameters are gathered in bf16");
+  if (training.precision == Precision::fp8_rowwise) {
+    lines.push_back(
+        "training.precision: fp8_rowwise is no recipe of Transformer Engine; a byte an element and direction is "
+        "assumed");
+  }
+  if (training.precision == Precision::nvfp4) {
+    lines.push_back(
+        "training.precision: nvfp4 in every layer; recipes that keep the first and last ones in bf16 hold more");
+  }
+}
+
+void assume_dispatch(const Scenario& scenario, Lines& lines) {
+  const Dispatch& dispatch = scenario.dispatch;
+  if (dispatch.rank_capacity_factor > 0 && dispatch.kind == Dispatcher::hybridep) {
+    lines.push_back(
+        fmt::format("buffers of {} mean rows of a rank: rows above them, which the kernels drop, are computed all the "
+                    "same",
+                    dispatch.rank_capacity_factor));
+  }
+}
+
+void warn_dispatch(const Scenario& scenario, Lines& lines) {
+  const Dispatch& dispatch = scenario.dispatch;
+  if (scenario.model.moe_layer_count() == 0) return;
+  const std::string name = dispatcher_names()[static_cast<std::size_t>(dispatch.kind)];
+  if (dispatch.deduplicates() && !cost::has_dispatch_kernels(scenario.hardware)) {
+    lines.push_back(fmt::format(
+        "moe.dispatcher: {}: the profile {} states no dispatch kernels; priced as an all-to-all of one row a token and "
+        "rank",
+        name, scenario.hardware.id));
+  }
+  if (dispatch.rank_capacity_factor > 0 && dispatch.kind != Dispatcher::hybridep) {
+    lines.push_back("moe.expert_rank_capacity_factor has no effect with the dispatcher " + name +
+                    ": hybridep alone has static buffers");
+  }
+  const bool fixed = (dispatch.kind == Dispatcher::hybridep && dispatch.rank_capacity_factor > 0) ||
+                     (scenario.policies.capacity && scenario.policies.capacity->pad);
+  if (scenario.training.cuda_graphs == CudaGraphs::full_iteration && !fixed) {
+    lines.push_back(
+        "training.cuda_graph_impl: full_iteration needs row counts that the host does not wait for: hybridep with "
+        "expert_rank_capacity_factor, or a padded expert capacity; the waits are left out");
+  }
+}
+
 void warn_modules(const Raw& raw, const Scenario& scenario, Lines& lines) {
   const model::Architecture& arch = scenario.model;
   const std::int64_t moe_layers = arch.moe_layer_count();
@@ -132,8 +205,11 @@ Lines assumptions_of(const Raw& raw, const Scenario& scenario) {
         "context parallelism gathers keys and values before attention, and gives each rank a contiguous slice of the "
         "tokens that are routed");
   assume_training(raw, scenario, lines);
+  assume_precision(scenario, lines);
   assume_optimizer(raw, lines);
   assume_memory(raw, scenario, lines);
+  assume_dispatch(scenario, lines);
+  assume_recorded(raw, scenario, lines);
   assume_policies(raw, lines);
   return lines;
 }
@@ -143,6 +219,7 @@ Lines warnings_of(const Raw& raw, const Scenario& scenario) {
   warn_modules(raw, scenario, lines);
   warn_rule(raw, lines);
   warn_lrmoe(raw, lines);
+  warn_dispatch(scenario, lines);
   const auto per_node = static_cast<std::int64_t>(scenario.hardware.network.gpus_per_node.value);
   if (scenario.layout.tp > per_node) {
     lines.push_back(

@@ -6,6 +6,7 @@
 
 #include "scenario/keys.h"
 #include "scenario/resolve.h"
+#include "topology/hardware.h"
 
 namespace moeplan::scenario {
 namespace {
@@ -109,7 +110,8 @@ config::Node with_model_overrides(config::Node root, const std::vector<Override>
 config::Node with_hardware_overrides(config::Node root, const std::vector<Override>& overrides, base::Faults& faults) {
   for (const Override& entry : overrides) {
     const std::optional<config::Node> old = find_node(root, entry.path);
-    const bool is_entry = old && old->kind() == config::Node::Kind::map && old->has("value");
+    const bool is_entry = old ? old->kind() == config::Node::Kind::map && old->has("value")
+                              : topology::is_hardware_key(entry.path);  // one that the profile leaves out
     if (!is_entry || entry.value.find('{') != std::string::npos) {
       replace(root, entry.path, entry, entry.value, faults);
       continue;

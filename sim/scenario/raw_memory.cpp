@@ -54,7 +54,7 @@ void read_modules(config::Reader& reader, Raw& raw) {
 }
 
 void read_recompute(config::Reader& reader, Raw& raw) {
-  const std::array<std::string, 3> granularities = {"none", "selective", "full"};
+  const std::array<std::string, 4> granularities = {"none", "selective", "full", "selective_op"};
   const std::array<std::string, 2> methods = {"uniform", "block"};
   const std::size_t granularity = reader.choice_or("recompute_granularity", granularities, 0);
   if (reader.has("recompute_granularity")) raw.granularity = static_cast<RecomputeGranularity>(granularity);

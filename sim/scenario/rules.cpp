@@ -177,6 +177,13 @@ void check_recompute(const Sides& sides, base::Faults& faults) {
     faults.add(mla->second, "mla_up_proj needs a model with multi-head latent attention (MLA)", {},
                {model_key(sides.model_file, "attention", {"kind"})});
   }
+  if (raw.granularity == RecomputeGranularity::selective_op && raw.training.framework != Framework::torchtitan) {
+    const bool stated = raw.places.stated("training.framework");
+    faults.add(raw.places.where("memory.recompute_granularity"),
+               "selective_op is torchtitan's checkpointing; expected none, selective or full with Megatron",
+               "training.framework: torchtitan",
+               stated ? std::vector<Where>{raw.places.where("training.framework")} : std::vector<Where>{});
+  }
   const bool by_layer =
       raw.policies.memfine && raw.policies.memfine->recompute == policy::MemfineSettings::Recompute::layer;
   if (by_layer && raw.granularity && *raw.granularity != RecomputeGranularity::full) {

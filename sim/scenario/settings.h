@@ -11,7 +11,8 @@
 namespace moeplan::scenario {
 
 // Names in the order of an enum's values, as files write them.
-enum class RecomputeGranularity { none, selective, full };
+// selective_op: torchtitan keeps outputs of chosen operators.
+enum class RecomputeGranularity { none, selective, full, selective_op };
 // Megatron's module names; the routed part alone (router, shared expert and dense parts kept) is what MemFine and LRMoE
 // recompute, not a module.
 enum class RecomputeModule { core_attn, layernorm, mla_up_proj, moe_act, mlp, moe, shared_experts };

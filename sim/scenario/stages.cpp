@@ -28,9 +28,11 @@ class Expander {
 
  private:
   void fault(const std::string& expected) {
-    faults_.emplace_back(kLayoutKey, at_ < text_.size()
-                                         ? fmt::format("character {}: {}, got '{}'", at_ + 1, expected, text_[at_])
-                                         : fmt::format("character {}: {}, got the end", at_ + 1, expected));
+    // The whole letter: those of other alphabets have several bytes. What stands before it was read, so is ASCII.
+    std::size_t end = at_ + 1;
+    while (end < text_.size() && (static_cast<unsigned char>(text_[end]) & 0xC0U) == 0x80U) ++end;
+    const std::string got = at_ < text_.size() ? "'" + text_.substr(at_, end - at_) + "'" : "the end";
+    faults_.emplace_back(kLayoutKey, fmt::format("character {}: {}, got {}", at_ + 1, expected, got));
   }
 
   std::string sequence(int depth) {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include "base/check.h"
 #include "base/units.h"
+#include "cost/kernels.h"
 #include "model/parameters.h"
 #include "plan/plan.h"
 #include "routing/statistics.h"
@@ -140,6 +142,22 @@ std::string host_memory_warning(const scenario::Scenario& scenario, const std::v
   return largest > memory->value ? needs + ", more than its " + base::format_gib(memory->value) : "";
 }
 
+// Rows that a static buffer of HybridEP would not have held.
+std::optional<std::string> rank_capacity_warning(const scenario::Scenario& scenario, const RoutingSummary& routing) {
+  const auto& dispatch = scenario.dispatch;
+  if (dispatch.kind != scenario::Dispatcher::hybridep || dispatch.rank_capacity_factor == 0) return std::nullopt;
+  std::int64_t layers = 0;
+  double worst = 0;
+  for (const LayerRouting& layer : routing.layers) {
+    if (layer.max_received_over_mean <= dispatch.rank_capacity_factor) continue;
+    ++layers;
+    worst = std::max(worst, layer.max_received_over_mean);
+  }
+  if (layers == 0) return std::nullopt;
+  return "moe.expert_rank_capacity_factor: ranks get up to " + std::to_string(worst) +
+         " times the mean rows, more than their buffers hold, in " + std::to_string(layers) + " layers";
+}
+
 }  // namespace
 
 std::string verdict_name(Verdict verdict) {
@@ -231,6 +249,8 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
                                   std::to_string(evaluation.worst.rank));
   if (const std::string host = host_memory_warning(*scenario, evaluation.ranks); !host.empty())
     evaluation.warnings.push_back(host);
+  if (const auto warning = rank_capacity_warning(*scenario, evaluation.routing))
+    evaluation.warnings.push_back(*warning);
   double over = 0;
   for (double peak : peaks)
     if (peak > static_cast<double>(scenario->usable_bytes())) ++over;
@@ -249,7 +269,9 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   }
   evaluation.tokens_per_s_per_gpu = tokens / evaluation.step_s / static_cast<double>(scenario->layout.world);
   evaluation.model_flops_per_gpu = evaluation.tokens_per_s_per_gpu * evaluation.flops_per_token;
-  evaluation.mfu = evaluation.model_flops_per_gpu / scenario->hardware.device.peak_bf16.value;
+  evaluation.mfu_peak_flops =
+      cost::datasheet_peak(scenario->hardware, scenario::cost_precision(scenario->training.precision));
+  evaluation.mfu = evaluation.model_flops_per_gpu / evaluation.mfu_peak_flops;
   return evaluation;
 }
 

@@ -87,6 +87,7 @@ struct Evaluation {
   double closed_form_total_bytes = 0;        // largest static + closed form over ranks and iterations
   double step_s = 0;                         // median over iterations
   double tokens_per_s_per_gpu = 0, model_flops_per_gpu = 0, mfu = 0;
+  double mfu_peak_flops = 0;  // what mfu is a share of: dense FLOP/s of the datasheet in the precision of training
   double flops_per_token = 0;
   engine::TimeParts mean;  // over ranks, of the median iteration
   std::vector<StageSummary> stages;

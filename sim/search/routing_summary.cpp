@@ -18,6 +18,7 @@ RoutingCollector::RoutingCollector(const scenario::Scenario& scenario) : scenari
 double RoutingCollector::moved_by_instance(const policy::LayerDecision& decision) const {
   const auto& recompute = scenario_.recompute;
   const bool again = recompute.granularity == scenario::RecomputeGranularity::full ||
+                     recompute.granularity == scenario::RecomputeGranularity::selective_op ||
                      (recompute.granularity == scenario::RecomputeGranularity::selective &&
                       recompute.has(scenario::RecomputeModule::moe));
   // Weights are sent a second time where forward does not keep them for backward.

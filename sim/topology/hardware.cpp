@@ -84,6 +84,15 @@ std::vector<std::pair<std::string, Value>> HardwareProfile::all() const {
   return values;
 }
 
+bool is_hardware_key(std::string_view path) {
+  bool found = false;
+  HardwareProfile none;
+  visit_keys(none, [&](const char* section, const char* key, const auto&, Quantity) {
+    found = found || path == std::string(section) + "." + key;
+  });
+  return found;
+}
+
 HardwareProfile read_hardware(const config::Node& root, const std::string& id, base::Faults& faults) {
   HardwareProfile profile;
   const std::size_t before = faults.size();

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -108,6 +109,9 @@ struct HardwareProfile {
   // provenance show.
   std::vector<std::pair<std::string, Value>> all() const;
 };
+
+// Whether a profile may hold an entry of that dotted key ("network.oversubscription").
+bool is_hardware_key(std::string_view path);
 
 // Reads a profile; adds all faults. Ranges: capacities, bandwidths and rates > 0, efficiencies in (0, 1.5], latencies
 // >= 0; and what ties keys together: domains of whole nodes, leaves of whole nodes, an achieved peak beside its

@@ -11,6 +11,7 @@
 #include "model/import_hf.h"
 #include "promise.h"
 #include "routing/formats.h"
+#include "scenario/import_megatron.h"
 #include "scenario/resolve.h"
 #include "scenario/stages.h"
 #include "topology/hardware.h"
@@ -24,6 +25,15 @@ std::string_view text_of(std::string_view bytes) {
   if (bytes.empty()) throw base::Error({"input", 0, 0, {}}, "the file is empty");
   base::require_utf8(bytes, "input");
   return bytes;
+}
+
+bool is_utf8(std::string_view bytes) {
+  try {
+    base::require_utf8(bytes, "input");
+    return true;
+  } catch (const base::Error&) {
+    return false;
+  }
 }
 
 // Readers of traces tell the first faults, those of YAML files all: no more than a few for each byte.
@@ -117,8 +127,10 @@ void hf_config(std::string_view bytes) {
   });
 }
 
-// Two stages; layers and MTP blocks as many as the text itself has, so that texts are taken at all.
+// Two stages; layers and MTP blocks as many as the text itself has, so that texts are taken at all. The string comes
+// out of a text, so other bytes do not get here.
 void stages(std::string_view bytes) {
+  if (!is_utf8(bytes)) return;
   const std::string text(bytes);
   scenario::StageRules rules;
   rules.pp = 2;
@@ -126,10 +138,43 @@ void stages(std::string_view bytes) {
   rules.mtp = static_cast<std::int64_t>(std::count(text.begin(), text.end(), 'm'));
   const auto [map, faults] = scenario::parse_stages(text, rules);
   require(faults.empty() == (map.pp() == 2), "a layout string is taken or refused");
+  taken_or_refused(
+      [&] {
+        base::Faults told;
+        for (const auto& [key, message] : faults) told.add({"input", 0, 0, key}, message);
+        told.throw_if_any();
+      },
+      16);
   if (!faults.empty()) return;
   require(map.embedding_on(0) && map.loss_on(1), "the ends stand on their stages");
   require(static_cast<std::int64_t>(map.layers_of(0).size() + map.layers_of(1).size()) == rules.layers,
           "every layer has a stage");
+}
+
+config::Node reads_back(const std::string& written) {
+  try {
+    return config::parse_yaml(written, "written");
+  } catch (const base::Error& error) {
+    require(false, error.what());
+    throw;
+  }
+}
+
+// What is written must be YAML, and a model file that reads back; the scenario may still be refused (a layout that does
+// not fit the model).
+void megatron(std::string_view bytes) {
+  yaml_taken_or_refused(bytes, [&] {
+    scenario::MegatronSettings settings;
+    settings.name = "m";
+    settings.model_file = "./m.yaml";
+    settings.gpus = 8;
+    const scenario::MegatronScenario result = scenario::import_megatron(std::string(text_of(bytes)), "input", settings);
+    reads_back(result.scenario);
+    if (result.model.empty()) return;
+    base::Faults faults;
+    model::read_architecture(reads_back(result.model), "m", faults);
+    require(faults.empty(), "a model file that was written reads back");
+  });
 }
 
 constexpr std::array kTargets = {
@@ -138,6 +183,7 @@ constexpr std::array kTargets = {
     Target{"profile", profile},
     Target{"hf_config", hf_config},
     Target{"stages", stages},
+    Target{"megatron", megatron},
     Target{"esft", esft},
     Target{"counts_csv", counts_csv},
     Target{"counts_jsonl", counts_jsonl},

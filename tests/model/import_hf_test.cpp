@@ -258,6 +258,11 @@ TEST_CASE("fields that change the shape and cannot be expressed are faults, unkn
 }
 
 TEST_CASE("missing and impossible values are faults with places") {
+  const auto holds = [](const std::string& json, const std::string& part) {
+    const std::string faults = import(json).faults;
+    CAPTURE(faults);
+    return faults.find(part) != std::string::npos;
+  };
   CHECK(import(edit(kLlama, "  \"hidden_size\": 64,\n", "")).faults == "config.json:1:1: missing key 'hidden_size'");
   CHECK(import(edit(kLlama, "\"num_attention_heads\": 8", "\"num_attention_heads\": \"8\""))
             .faults.find("config.json:6:26: num_attention_heads: expected an integer") != std::string::npos);
@@ -266,7 +271,14 @@ TEST_CASE("missing and impossible values are faults with places") {
         std::string::npos);
   CHECK(import(edit(kLlama, "\"num_hidden_layers\": 4", "\"num_hidden_layers\": 4097")).faults.find("4096 layers") !=
         std::string::npos);
-  CHECK(import(edit(kLlama, "\"num_hidden_layers\": 4", "\"num_hidden_layers\": 0")).faults != "");
+  CHECK(import(edit(kLlama, "\"num_hidden_layers\": 4", "\"num_hidden_layers\": 0")).faults ==
+        "config.json:5:24: num_hidden_layers: expected an integer >= 1, got '0'");
+  CHECK(holds(with(kQwenMoe, R"("decoder_sparse_step": 0)"), "decoder_sparse_step: expected an integer >= 1, got '0'"));
+  CHECK(holds(edit(text_of("deepseek-v2"), "\"moe_layer_freq\": 1", "\"moe_layer_freq\": 0"),
+              "moe_layer_freq: expected an integer >= 1, got '0'"));
+  // Six layers, counted from 0.
+  CHECK(holds(with(kQwenMoe, R"("mlp_only_layers": [5, 6])"),
+              "mlp_only_layers: expected layers from 0 to 5 (num_hidden_layers 6), got '6'"));
   // Rules of model files: 8 experts, 9 a token.
   CHECK(import(edit(kQwenMoe, "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 9")).faults ==
         "config.json:1:1: as a model file, moe.moe_router_topk: expected at most num_experts (8), got '9'");

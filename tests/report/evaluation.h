@@ -22,6 +22,7 @@ inline std::shared_ptr<scenario::Scenario> small_scenario() {
   scenario->hardware.device.peak_bf16.value = 1e15;
   scenario->layout.world = 4;
   scenario->layout.ep = 2;
+  scenario->training.micro_batch_size = 1;
   scenario->training.global_batch_size = 8;
   scenario->training.seq_length = 100;
   scenario->memory.usable_fraction = 0.5625;
@@ -74,6 +75,7 @@ inline search::Evaluation small_evaluation(std::shared_ptr<scenario::Scenario> s
   e.flops_per_token = 2e12;
   e.model_flops_per_gpu = 2e14;
   e.mfu = 0.2;
+  e.mfu_peak_flops = 1e15;
   e.mean.family_s[static_cast<std::size_t>(plan::Family::expert)] = 1.0;
   e.mean.exposed_ep_s = 0.6;
   e.mean.imbalance_wait_s = 0.4;

@@ -78,6 +78,9 @@ TEST_CASE("a token without a route is left out of all layers and counted") {
   // Unless the file says what stands for "no route", an id below 0 is a fault.
   CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(2, 1, 2)", {0, 1, -1, -1})),
                  "a.npy: routed_experts[1, 0]: expected ids from 0 to 65534, got -1"));
+  // 2^64 - 1, as someone's "no route" in unsigned integers.
+  CHECK(contains(fault_of(npy<std::uint64_t>("<u8", "(1, 1, 1)", {~std::uint64_t{0}})),
+                 "a.npy: routed_experts[0, 0]: expected ids from 0 to 65534, got 18446744073709551615"));
 }
 
 TEST_CASE("counts have axes for steps, microbatches and sources by the number of dimensions") {

@@ -249,6 +249,33 @@ TEST_CASE("bad input is refused with its place") {
   CHECK(holds(error_of(kDense + "--mtp-num-layers $N"), "the value '$N' is not set in this file"));
   CHECK(holds(error_of(kDense + "--mtp-num-layers 1.5"), "expected an integer, got '1.5'"));
   CHECK(holds(error_of("--num-layers 4"), "missing option --hidden-size"));
+  for (const char* size : {"tensor-model-parallel-size",
+                           "pipeline-model-parallel-size",
+                           "context-parallel-size",
+                           "expert-model-parallel-size",
+                           "expert-tensor-parallel-size",
+                           "num-virtual-stages-per-pipeline-rank",
+                           "num-layers-per-virtual-pipeline-stage",
+                           "micro-batch-size",
+                           "global-batch-size",
+                           "seq-length",
+                           "num-layers",
+                           "hidden-size",
+                           "num-attention-heads",
+                           "ffn-hidden-size",
+                           "kv-channels",
+                           "num-query-groups",
+                           "moe-router-topk",
+                           "moe-ffn-hidden-size",
+                           "vocab-size",
+                           "make-vocab-size-divisible-by",
+                           "recompute-num-layers",
+                           "num-distributed-optimizer-instances"}) {
+    const std::string option = "--" + std::string(size);
+    CAPTURE(option);
+    CHECK(holds(error_of(kDense + "--num-experts 4\n" + option + " 0"),
+                "in.sh:2: " + option + ": expected an integer >= 1, got '0'"));
+  }
   CHECK(holds(error_of(kDense + "--num-layers 4097"), "expected at most 4096 layers"));
   CHECK(holds(error_of(kDense + "--num-query-groups 3 --group-query-attention"), "as a model file"));
   CHECK(holds(error_of(kDense + "--num-experts 4 --moe-layer-freq '[1,0]'"), "expected 4 entries, one a layer, got 2"));

@@ -112,6 +112,17 @@ TEST_CASE("values of the model file and the profile can be replaced") {
   CHECK(holds(refusal(kSmall, {{"hardware.device.memory_capacity", "40"}}), "such as '80 GiB'"));
 }
 
+TEST_CASE("a value that the profile leaves out can be set, one that no profile has cannot") {
+  const Scenario plain = resolve(kSmall);
+  REQUIRE_FALSE(plain.hardware.network.health);
+  const Scenario s = resolve(kSmall, {{"hardware.network.health", "0.9"}});
+  CHECK(s.hardware.network.health->value == 0.9);
+  CHECK(s.hardware.network.health->evidence == topology::Evidence::assumed);
+  CHECK(s.hardware.network.health->source == "--set hardware.network.health=0.9");
+  CHECK(holds(refusal(kSmall, {{"hardware.network.health", "0.4"}}), "health"));
+  CHECK(holds(refusal(kSmall, {{"hardware.network.healt", "2"}}), "did you mean 'health'?"));
+}
+
 TEST_CASE("a count of chunks turns the fixed rule on, and bins the adaptive one") {
   using Rule = policy::MemfineSettings::Rule;
   const std::string adaptive = small_with("{ rule: fixed, chunks: 4 }", "{ rule: adaptive }");

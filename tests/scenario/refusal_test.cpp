@@ -174,3 +174,9 @@ TEST_CASE("options outside their range are refused by name") {
   options.limit = 0.0;
   CHECK(holds(base::format_fault(faults_with(kSmall, options).at(0)), "--limit: expected a number > 0"));
 }
+
+TEST_CASE("selective_op needs torchtitan") {
+  CHECK(holds(refusal(kSmall, {{"recompute_granularity", "selective_op"}}),
+              "selective_op is torchtitan's checkpointing"));
+  CHECK(faults_of(kSmall, {{"recompute_granularity", "selective_op"}, {"training.framework", "torchtitan"}}).empty());
+}

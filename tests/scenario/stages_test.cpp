@@ -27,6 +27,12 @@ TEST_CASE("even stages: chunks in model order, embedding first, MTP and loss las
   CHECK(map.stage_of_layer(6) == 1);
 }
 
+TEST_CASE("a letter of another alphabet is named whole") {
+  const auto faults = parse_stages("Et\u00e4|L", rules(1, 2)).second;
+  REQUIRE(faults.size() == 1);
+  CHECK(faults[0].second == "character 3: expected E, t, m, L, '|' or '(', got '\u00e4'");
+}
+
 TEST_CASE("embedding and loss may count as layers: 94 layers over 4 x 3 with both accounted for") {
   auto r = rules(94, 4, 3);
   CHECK_FALSE(even_stages(r).second.empty());  // 94 is no multiple of 12
