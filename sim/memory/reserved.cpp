@@ -109,7 +109,9 @@ std::int64_t ReservedReplay::run(const plan::Plan& plan) {
     for (Lane& lane : lanes_)
       if (lane.frames[frame].empty()) lane.frames[frame].assign(block.tensors.size(), CachingAllocator::kNothing);
     const auto& ops = visit.direction == schedule::Direction::forward ? block.forward : block.backward;
-    for (const plan::Op& op : ops) {
+    const std::size_t end = std::min<std::size_t>(visit.end_op, ops.size());
+    for (std::size_t o = visit.first_op; o < end; ++o) {
+      const plan::Op& op = ops[o];
       place.op = &op.name;
       for (const plan::TensorId id : op.allocates) {
         place.tensor = &block.tensors[id].name;
