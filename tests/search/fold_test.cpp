@@ -15,7 +15,7 @@ namespace {
 
 // The same plan with every rank standing for itself.
 plan::Plan unfolded(const plan::Plan& plan) {
-  plan::Plan copy = plan;
+  plan::Plan copy = plan::make_plan(plan.scenario, 0, 1);
   copy.fold = plan.scenario->layout.stage_size();
   copy.blocks.clear();
   copy.programs.clear();
