@@ -68,15 +68,34 @@ std::int64_t make_key(std::int64_t what, std::int64_t which, std::int64_t sequen
 
 }  // namespace
 
-PlanSource::PlanSource(const plan::Plan& plan)
-    : plan_(plan), states_(static_cast<std::size_t>(plan.scenario->layout.world)) {
-  for (std::size_t r = 0; r < states_.size(); ++r) states_[r].time.rank = static_cast<std::int64_t>(r);
+PlanSource::PlanSource(const plan::Plan& plan) : plan_(plan) {
+  for (std::int64_t r = 0; r < plan.scenario->layout.world; ++r)
+    if (plan.representative_of(r) == r) standing_.push_back(r);
+  states_.resize(standing_.size());
+  for (std::size_t r = 0; r < states_.size(); ++r) states_[r].time.rank = standing_[r];
 }
 
-std::int64_t PlanSource::ranks() const { return plan_.scenario->layout.world; }
+std::int64_t PlanSource::ranks() const { return static_cast<std::int64_t>(standing_.size()); }
 
-double PlanSource::clock_s(std::int64_t rank) const {
-  return static_cast<double>(states_[static_cast<std::size_t>(rank)].clock_ps) * kPicosecond;
+std::int64_t PlanSource::standing_of(std::int64_t rank) const {
+  const std::int64_t stage_size = plan_.scenario->layout.stage_size();
+  return plan_.stage_of(rank) * plan_.fold + rank % stage_size % plan_.fold;
+}
+
+const PlanSource::Group& PlanSource::group_of(topology::GroupKind kind, std::int64_t rank) {
+  const auto& layout = plan_.scenario->layout;
+  const auto [entry, is_new] = groups_.try_emplace({static_cast<int>(kind), topology::group_index(layout, kind, rank)});
+  Group& group = entry->second;
+  if (!is_new) return group;
+  group.ranks = topology::group_members(layout, kind, rank);
+  for (std::size_t i = 0; i < group.ranks.size(); ++i)
+    if (plan_.representative_of(group.ranks[i]) == group.ranks[i]) group.places.push_back(i);
+  group.standing = static_cast<std::int32_t>(group.places.size());
+  return group;
+}
+
+double PlanSource::clock_s(std::int64_t standing) const {
+  return static_cast<double>(states_[static_cast<std::size_t>(standing)].clock_ps) * kPicosecond;
 }
 
 const plan::Op* PlanSource::find(std::int64_t rank, Cursor& cursor, const plan::Visit** visit) const {
@@ -100,8 +119,9 @@ const plan::Op* PlanSource::find(std::int64_t rank, Cursor& cursor, const plan::
   return nullptr;
 }
 
-bool PlanSource::next(std::int64_t rank, TimedOp& out) {
-  State& state = states_[static_cast<std::size_t>(rank)];
+bool PlanSource::next(std::int64_t standing, TimedOp& out) {
+  State& state = states_[static_cast<std::size_t>(standing)];
+  const std::int64_t rank = rank_of(standing);
   const plan::Visit* visit = nullptr;
   const plan::Op* op = find(rank, state.next, &visit);
   if (op == nullptr) return false;
@@ -125,7 +145,7 @@ bool PlanSource::next(std::int64_t rank, TimedOp& out) {
     case Work::all_to_all:
     case Work::send:
     case Work::receive:
-      meet(*op, *visit, rank, out);
+      meet(*op, *visit, standing, out);
       break;
   }
   return true;
@@ -151,8 +171,9 @@ double PlanSource::duration_s(const plan::Op& op, const plan::Visit& visit, std:
   return cost::grouped_gemm_time_s(rows, op.n, op.k, op.pass, profile, op.precision);
 }
 
-void PlanSource::meet(const plan::Op& op, const plan::Visit& visit, std::int64_t rank, TimedOp& out) {
-  State& state = states_[static_cast<std::size_t>(rank)];
+void PlanSource::meet(const plan::Op& op, const plan::Visit& visit, std::int64_t standing, TimedOp& out) {
+  State& state = states_[static_cast<std::size_t>(standing)];
+  const std::int64_t rank = rank_of(standing);
   const auto& layout = plan_.scenario->layout;
   if (op.work == Work::send || op.work == Work::receive) {
     const bool forward = op.stream == Stream::send_next || op.stream == Stream::receive_previous;
@@ -166,12 +187,18 @@ void PlanSource::meet(const plan::Op& op, const plan::Visit& visit, std::int64_t
     out.rendezvous = make_key(forward ? kForwardBorder : kBackwardBorder, border, state.transfers[channel]++);
     out.members = 2;
   } else {
-    const std::int64_t members = topology::group_size(layout, op.group);
-    if (members == 1) return;  // nothing to exchange
+    if (topology::group_size(layout, op.group) == 1) return;  // nothing to exchange
+    const Group& group = group_of(op.group, rank);
+    if (group.standing == 1) {  // all arrive as this one does
+      group_durations(op, visit, rank, group.ranks);
+      out.duration_ps = to_ps(plan_, op.name, finish_[group.places.front()]);
+      return;
+    }
+    const std::int32_t members = group.standing;
     const auto kind = static_cast<std::size_t>(op.group);
     out.rendezvous = make_key(static_cast<std::int64_t>(kind), topology::group_index(layout, op.group, rank),
                               state.sequence[kind]++);
-    out.members = static_cast<std::int32_t>(members);
+    out.members = members;
   }
   meetings_.try_emplace(out.rendezvous, Meeting{&op, &visit, rank});
 }
@@ -197,24 +224,28 @@ void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int
   if (op.work == Work::send || op.work == Work::receive) {
     const bool towards_next = (key >> 58) == kForwardBorder;
     const double seconds =
-        cost::send_time_s(static_cast<double>(op.size.bytes), towards_next ? ranks[0] : ranks[1],
-                          towards_next ? ranks[1] : ranks[0], plan_.cluster, plan_.scenario->hardware);
+        cost::send_time_s(static_cast<double>(op.size.bytes), rank_of(towards_next ? ranks[0] : ranks[1]),
+                          rank_of(towards_next ? ranks[1] : ranks[0]), plan_.cluster, plan_.scenario->hardware);
     for (auto& d : duration_ps) d = to_ps(plan_, op.name, seconds);
     return;
   }
+  const Group& group = group_of(op.group, meeting.rank);
+  group_durations(op, *meeting.visit, meeting.rank, group.ranks);
+  for (std::size_t i = 0; i < ranks.size(); ++i) duration_ps[i] = to_ps(plan_, op.name, finish_[group.places[i]]);
+}
+
+void PlanSource::group_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
+                                 std::span<const std::int64_t> ranks) {
   if (op.work == Work::collective) {
-    if (op.members > 0 && op.members < static_cast<std::int64_t>(ranks.size()))
-      ranks = ranks.first(static_cast<std::size_t>(op.members));
-    const std::int64_t duration =
-        to_ps(plan_, op.name, collective_s(op, plan_.bytes(op.size, *meeting.visit, meeting.rank), ranks));
-    for (auto& d : duration_ps) d = duration;
-    return;
+    const auto taking_part = op.members > 0 && op.members < static_cast<std::int64_t>(ranks.size())
+                                 ? ranks.first(static_cast<std::size_t>(op.members))
+                                 : ranks;
+    finish_.assign(ranks.size(), collective_s(op, plan_.bytes(op.size, visit, rank), taking_part));
+  } else if (op.once_per_rank) {
+    dispatch_durations(op, visit, rank, ranks);
+  } else {
+    all_to_all_durations(op, visit, rank, ranks);
   }
-  if (op.once_per_rank)
-    dispatch_durations(op, *meeting.visit, meeting.rank, ranks);
-  else
-    all_to_all_durations(op, *meeting.visit, meeting.rank, ranks);
-  for (std::size_t i = 0; i < ranks.size(); ++i) duration_ps[i] = to_ps(plan_, op.name, finish_[i]);
 }
 
 void PlanSource::all_to_all_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
@@ -265,10 +296,10 @@ void PlanSource::dispatch_durations(const plan::Op& op, const plan::Visit& visit
   cost::dispatch_finish(kernel, matrix_, ranks, plan_.cluster, scenario.hardware, finish_);
 }
 
-void PlanSource::done(std::int64_t rank, const OpTimes& times) {
-  State& state = states_[static_cast<std::size_t>(rank)];
+void PlanSource::done(std::int64_t standing, const OpTimes& times) {
+  State& state = states_[static_cast<std::size_t>(standing)];
   const plan::Visit* visit = nullptr;
-  const plan::Op* op = find(rank, state.done, &visit);
+  const plan::Op* op = find(rank_of(standing), state.done, &visit);
   MOEPLAN_CHECK(op != nullptr, "the engine finished an op that the program does not have");
   if (times.end_ps > kLongestStep_ps) too_long(plan_, "the step", static_cast<double>(times.end_ps) * kPicosecond);
   attribute(state, *op, visit->lane, times);

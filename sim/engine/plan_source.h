@@ -16,14 +16,17 @@ namespace moeplan::engine {
 // what comes back.
 class PlanSource : public ProgramSource {
  public:
+  // Runs the ranks that stand for all (plan.fold); its numbers of ranks count those.
   explicit PlanSource(const plan::Plan& plan);
+  std::int64_t rank_of(std::int64_t standing) const { return standing_[static_cast<std::size_t>(standing)]; }
+  std::int64_t standing_of(std::int64_t rank) const;
   std::int64_t ranks() const override;
-  bool next(std::int64_t rank, TimedOp& op) override;
+  bool next(std::int64_t standing, TimedOp& op) override;
   void rendezvous_durations(std::int64_t key, std::span<const std::int64_t> ranks,
                             std::span<std::int64_t> duration_ps) override;
-  void done(std::int64_t rank, const OpTimes& times) override;
-  const RankTime& time_of(std::int64_t rank) const { return states_[static_cast<std::size_t>(rank)].time; }
-  double clock_s(std::int64_t rank) const;  // end of the rank's last op
+  void done(std::int64_t standing, const OpTimes& times) override;
+  const RankTime& time_of(std::int64_t standing) const { return states_[static_cast<std::size_t>(standing)].time; }
+  double clock_s(std::int64_t standing) const;  // end of the rank's last op
 
  private:
   struct Cursor {
@@ -45,7 +48,7 @@ class PlanSource : public ProgramSource {
   };
   const plan::Op* find(std::int64_t rank, Cursor& cursor, const plan::Visit** visit) const;
   double duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank);
-  void meet(const plan::Op& op, const plan::Visit& visit, std::int64_t rank, TimedOp& out);
+  void meet(const plan::Op& op, const plan::Visit& visit, std::int64_t standing, TimedOp& out);
   // Fill finish_ with the seconds of each member, by the rows of the decision.
   void all_to_all_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
                             std::span<const std::int64_t> ranks);
@@ -54,7 +57,20 @@ class PlanSource : public ProgramSource {
   double collective_s(const plan::Op& op, std::int64_t bytes, std::span<const std::int64_t> ranks);
   void attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times);
 
+  // The standing ranks of a group, and all its ranks.
+  struct Group {
+    std::int32_t standing = 0;
+    std::vector<std::int64_t> ranks;
+    std::vector<std::size_t> places;  // of the standing ones in `ranks`
+  };
+  const Group& group_of(topology::GroupKind kind, std::int64_t rank);
+  // Seconds of every rank of the group into finish_.
+  void group_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
+                       std::span<const std::int64_t> ranks);
+
   const plan::Plan& plan_;
+  std::vector<std::int64_t> standing_;
+  std::map<std::pair<int, std::int64_t>, Group> groups_;
   std::vector<State> states_;
   std::unordered_map<std::int64_t, Meeting> meetings_;
   std::map<std::tuple<int, std::int64_t, std::int64_t, std::int64_t>, double> collective_memo_;

@@ -29,12 +29,14 @@ StepTime run_step(const plan::Plan& plan) {
   StepTime step;
   step.step_s = static_cast<double>(result.makespan_ps) * 1e-12;
   step.ops = result.ops;
-  const std::int64_t ranks = source.ranks();
+  const std::int64_t ranks = plan.scenario->layout.world;
   for (std::int64_t r = 0; r < ranks; ++r) {
-    RankTime time = source.time_of(r);
-    time.finish_s = static_cast<double>(result.finish_ps[static_cast<std::size_t>(r)]) * 1e-12;
+    const std::int64_t standing = source.standing_of(r);
+    RankTime time = source.time_of(standing);
+    time.rank = r;
+    time.finish_s = static_cast<double>(result.finish_ps[static_cast<std::size_t>(standing)]) * 1e-12;
     // What is left: the host's own tail, then waiting for the ranks that finish later.
-    time.parts.host_s += time.finish_s - source.clock_s(r);
+    time.parts.host_s += time.finish_s - source.clock_s(standing);
     time.parts.bubble_s += step.step_s - time.finish_s;
     step.mean.add(time.parts, 1.0 / static_cast<double>(ranks));
     step.ranks.push_back(time);

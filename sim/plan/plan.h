@@ -45,10 +45,11 @@ class Plan {
   topology::Cluster cluster;
   std::int64_t iteration = 0;
   std::vector<Block> blocks;
-  std::vector<Program> programs;         // one per EP group, ordered by stage, then group
+  std::vector<Program> programs;         // one per EP group, ordered by stage, then group; one per stage when folded
   std::vector<StaticMemory> statics;     // per stage
   std::vector<double> memfine_max_rows;  // per stage; empty without MemFine
   double distinct_share = 1;             // tokens a received row, in the mean: distinct ranks / top_k
+  std::int64_t fold = 0;  // ranks of a stage that stand for all: rank r is as rank r mod fold of its stage (fold.h)
 
   const Program& program_of(std::int64_t rank) const;
   std::int64_t stage_of(std::int64_t rank) const { return rank / scenario->layout.stage_size(); }
@@ -57,14 +58,19 @@ class Plan {
   std::int64_t group_of(std::int64_t rank) const { return rank / (scenario->layout.ep * scenario->layout.etp); }
   std::int64_t member_of(std::int64_t rank) const { return rank / scenario->layout.etp % scenario->layout.ep; }
   std::int64_t groups_per_stage() const { return scenario->layout.edp(); }
+  std::int64_t representative_of(std::int64_t rank) const {
+    const std::int64_t first = stage_of(rank) * scenario->layout.stage_size();
+    return first + (rank - first) % fold;
+  }
   // Decision for a MoE layer and microbatch in the EP group `group % groups_per_stage`.
   const policy::LayerDecision& decision(std::int64_t moe_layer, std::int64_t microbatch, std::int64_t group) const;
   // Rows that an op or tensor of a visit is about, on this rank.
   std::int64_t rows(const Rows& which, const Visit& visit, std::int64_t rank) const;
   std::int64_t bytes(const Size& size, const Visit& visit, std::int64_t rank) const;  // at least 0, not rounded
 
-  std::vector<policy::LayerDecision>
-      decisions;  // [(moe_layer * microbatches + microbatch) * groups_per_stage + group in stage]
+  // Those that differ; [(moe_layer * microbatches + microbatch) * groups_per_stage + group in stage] -> which.
+  std::vector<policy::LayerDecision> decisions;
+  std::vector<std::int32_t> decision_of;
 };
 
 // Decides every (MoE layer, microbatch, EP group) on `threads` threads (the result does not depend on their number),

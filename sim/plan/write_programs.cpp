@@ -147,7 +147,8 @@ void write_programs(Plan& plan) {
   Writer writer(plan);
   for (std::int64_t stage = 0; stage < plan.scenario->layout.pp; ++stage) {
     const std::int32_t optimizer = writer.blocks().optimizer(stage);
-    for (std::int64_t group = 0; group < plan.groups_per_stage(); ++group)
+    const bool folded = plan.fold < plan.scenario->layout.stage_size();
+    for (std::int64_t group = 0; group < (folded ? 1 : plan.groups_per_stage()); ++group)
       plan.programs.push_back(writer.program(stage, group, optimizer));
   }
 }

@@ -46,6 +46,23 @@ std::int64_t RoutedRows::expert_of(std::int64_t instance) const {
   return instance_experts.empty() ? instance : instance_experts[at(instance)];
 }
 
+bool RoutedRows::even() const {
+  if (!std::all_of(matrix.begin(), matrix.end(), [&](std::int32_t rows) { return rows == matrix.front(); }))
+    return false;
+  const std::span<const std::int64_t> first = rows_on(0);
+  for (std::int64_t destination = 1; destination < members; ++destination) {
+    const auto rows = rows_on(destination);
+    if (!std::equal(rows.begin(), rows.end(), first.begin(), first.end())) return false;
+  }
+  return true;
+}
+
+bool LayerDecision::even() const {
+  const auto is_even = [](const RoutedRows& rows) { return rows.even(); };
+  return replicas.empty() && std::all_of(forward_rows.begin(), forward_rows.end(), is_even) &&
+         std::all_of(backward_rows.begin(), backward_rows.end(), is_even);
+}
+
 std::int64_t LayerDecision::extra_instances(std::int64_t member) const {
   if (replicas.empty()) return 0;
   const std::int64_t members = forward_rows.front().members;

@@ -27,6 +27,9 @@ struct RoutedRows {
   std::int64_t sent(std::int64_t source) const;           // sum over destinations, its own share included
   std::int64_t total() const;
   std::int64_t expert_of(std::int64_t instance) const;  // of an index into instance_rows
+  // Whether every source sends every destination the same, and every destination's experts get the same.
+  bool even() const;
+  bool operator==(const RoutedRows&) const = default;
 };
 
 // What backward does with the routed part (dispatch, experts, combine) of a layer.
@@ -60,6 +63,8 @@ struct LayerDecision {
   const std::vector<RoutedRows>& rows_of_backward() const {
     return backward_rows.empty() ? forward_rows : backward_rows;
   }
+  bool even() const;  // of all members: equal rows in every chunk and direction, and no instances beyond home
+  bool operator==(const LayerDecision&) const = default;
   std::int64_t extra_instances(std::int64_t member) const;  // that the member hosts for others
   std::int64_t lent_instances(std::int64_t member) const;   // of its own experts, on other members
 };

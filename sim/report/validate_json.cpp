@@ -77,9 +77,7 @@ std::string validate_json(const search::Validation& validation) {
                      {"errors", validation.errors},
                      {"judged", validation.judged}};
   json["summary"]["by"] = Json::array();
-  bool reserved = false;
   for (const search::SummaryLine& line : validation.summary) {
-    reserved = reserved || line.reserved.n > 0;
     json["summary"]["by"].push_back({{"by", line.by},
                                      {"value", text_or_null(line.value)},
                                      {"step_time_s", summary_json(line.step_time)},
@@ -90,12 +88,6 @@ std::string validate_json(const search::Validation& validation) {
   json["summary"]["ranks"] = {{"allocated", summary_json(validation.rank_allocated)},
                               {"reserved", summary_json(validation.rank_reserved)}};
   json["warnings"] = validation.notes;
-  json["assumptions"] = Json::array();
-  if (!reserved) {
-    json["assumptions"].push_back(
-        "reserved memory is not predicted in this version (null); device memory is allocated plus what lives outside "
-        "the allocator");
-  }
   json["provenance"] = {{"version", kVersion}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -46,6 +46,8 @@ class LoadSource {
   // The pairs themselves, in token order; `out` is replaced. Sources that know counts only make them up consistently with add_counts (the same k distinct experts a token).
   virtual void pairs(const TokenSlice& slice, std::int64_t layer, std::vector<Pair>& out) const = 0;
   virtual bool has_weights() const = 0;
+  // Whether slices of equal [begin, end) are equal in every iteration, microbatch and replica.
+  virtual bool same_every_time() const { return false; }
   struct Description {
     std::string source;      // "trace traces/law (8,327 tokens in 33 lines)", "balanced", "log-normal sigma 0.4, seed 1"
     double repeats = 0;      // how often each token of the trace is used in one step; 0 when nothing repeats

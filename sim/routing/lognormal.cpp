@@ -30,6 +30,7 @@ class Lognormal final : public LoadSource {
     rows_.pairs(row(layer), slice.begin * shape_.micro_batch_size, slice.end * shape_.micro_batch_size, out);
   }
   bool has_weights() const override { return false; }
+  bool same_every_time() const override { return true; }
   Description describe() const override {
     return {fmt::format("log-normal sigma {}, seed {}", sigma_, seed_),
             0.0,

@@ -32,8 +32,12 @@ struct Iteration {
 
 Iteration run_iteration(const std::shared_ptr<const scenario::Scenario>& scenario, std::int64_t index, int threads) {
   Iteration iteration{plan::make_plan(scenario, index, threads), {}, {}};
-  for (std::int64_t rank = 0; rank < scenario->layout.world; ++rank)
-    iteration.memory.push_back(memory::replay(iteration.plan, rank));
+  for (std::int64_t rank = 0; rank < scenario->layout.world; ++rank) {
+    const std::int64_t standing = iteration.plan.representative_of(rank);
+    iteration.memory.push_back(standing == rank ? memory::replay(iteration.plan, rank)
+                                                : iteration.memory[static_cast<std::size_t>(standing)]);
+    iteration.memory.back().rank = rank;
+  }
   iteration.time = engine::run_step(iteration.plan);
   return iteration;
 }
@@ -81,6 +85,7 @@ std::vector<StageSummary> summarise_stages(const Iteration& iteration, const std
 double closed_form(Evaluation& evaluation, const plan::Plan& plan) {
   double total = 0;
   for (std::int64_t rank = 0; rank < plan.scenario->layout.world; ++rank) {
+    if (plan.representative_of(rank) != rank) continue;
     const double bytes = memory::closed_form_activation_bytes(plan, rank);
     total = std::max(
         total, bytes + static_cast<double>(plan.statics[static_cast<std::size_t>(plan.stage_of(rank))].steady_bytes()));
@@ -194,7 +199,8 @@ Distribution distribution(std::vector<double> values) {
   return Distribution{at(0.50), at(0.95), at(0.99), values.back()};
 }
 
-Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads) {
+Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads,
+                    const std::vector<std::int64_t>& reserved_of) {
   const int workers = thread_count(threads);
   Evaluation evaluation;
   evaluation.scenario = scenario;
@@ -204,7 +210,7 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   std::vector<engine::TimeParts> means;
   std::vector<std::vector<StageSummary>> stages;
   const bool closed = scenario->memory.accounting == scenario::Accounting::closed_form;
-  ReservedRanks reserved;
+  ReservedRanks reserved(reserved_of);
   for (std::int64_t i = 0; i < evaluation.iterations; ++i) {
     const Iteration iteration = run_iteration(scenario, i, workers);
     routing.add(iteration.plan);

@@ -99,7 +99,9 @@ struct Evaluation {
   std::int64_t ops = 0;                               // engine ops evaluated, for --stats
 };
 
-// threads <= 0: as many as the machine has. Same result whatever the number.
-Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads = 0);
+// threads <= 0: as many as the machine has. Same result whatever the number. `reserved_of`: ranks whose allocator is
+// replayed besides those of `worst`.
+Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads = 0,
+                    const std::vector<std::int64_t>& reserved_of = {});
 
 }  // namespace moeplan::search

@@ -1,7 +1,6 @@
 #include "search/memory_scope.h"
 
 #include "base/check.h"
-#include "scenario/scenario.h"
 
 namespace moeplan::search {
 
@@ -27,14 +26,13 @@ std::string scope_name(Scope scope) {
   MOEPLAN_CHECK(false, "a scope has a name");
 }
 
-std::vector<const memory::RankMemory*> ranks_in(Scope scope, const Evaluation& evaluation) {
-  MOEPLAN_CHECK(!evaluation.ranks.empty(), "an evaluation has ranks");
-  std::vector<const memory::RankMemory*> ranks;
-  for (const memory::RankMemory& rank : evaluation.ranks) {
-    const bool taken = scope == Scope::highest || (scope == Scope::first_rank && rank.rank == 0) ||
-                       (scope == Scope::last_rank && rank.rank == evaluation.scenario->layout.world - 1) ||
-                       (scope == Scope::logged && evaluation.scenario->layout.place(rank.rank).dp == 0);
-    if (taken) ranks.push_back(&rank);
+std::vector<std::int64_t> ranks_in(Scope scope, const topology::Layout& layout) {
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t rank = 0; rank < layout.world; ++rank) {
+    const bool taken = scope == Scope::highest || (scope == Scope::first_rank && rank == 0) ||
+                       (scope == Scope::last_rank && rank == layout.world - 1) ||
+                       (scope == Scope::logged && layout.place(rank).dp == 0);
+    if (taken) ranks.push_back(rank);
   }
   return ranks;
 }

@@ -1,9 +1,10 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "runs/run_table.h"
-#include "search/evaluate.h"
+#include "topology/layout.h"
 
 namespace moeplan::search {
 
@@ -19,7 +20,7 @@ enum class Scope {
 Scope scope_of(const runs::Run& run);
 std::string scope_name(Scope scope);
 
-// The ranks of the evaluation that the scope takes the maximum over; at least one.
-std::vector<const memory::RankMemory*> ranks_in(Scope scope, const Evaluation& evaluation);
+// The ranks that the scope takes the maximum over, ascending; at least one.
+std::vector<std::int64_t> ranks_in(Scope scope, const topology::Layout& layout);
 
 }  // namespace moeplan::search

@@ -31,6 +31,7 @@ std::int64_t ReservedRanks::add(const plan::Plan& plan, const std::vector<memory
     const memory::RankMemory*& best = highest[static_cast<std::size_t>(rank.stage)];
     if (best == nullptr || rank.peak.allocated_bytes > best->peak.allocated_bytes) best = &rank;
   }
+  for (const std::int64_t rank : also_) highest.push_back(&ranks[static_cast<std::size_t>(rank)]);
   for (const memory::RankMemory* rank : highest) {
     const auto place = std::lower_bound(followed_.begin(), followed_.end(), rank->rank,
                                         [](const Followed& f, std::int64_t id) { return f.best.rank < id; });

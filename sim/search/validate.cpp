@@ -17,10 +17,22 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// Bytes that the card shows and bytes reserved of one rank.
 double allocated_of(const memory::RankMemory& rank) { return static_cast<double>(rank.peak.allocated_bytes); }
-double device_of(const memory::RankMemory& rank) { return static_cast<double>(rank.device_bytes()); }
-std::optional<double> reserved_of(const memory::RankMemory&) { return std::nullopt; }
+// Of ranks whose allocator was replayed.
+std::optional<double> reserved_of(const memory::RankMemory& rank) {
+  return rank.has_reserved() ? std::optional<double>(static_cast<double>(rank.reserved_bytes)) : std::nullopt;
+}
+std::optional<double> device_of(const memory::RankMemory& rank) {
+  return rank.has_reserved() ? std::optional<double>(static_cast<double>(rank.device_bytes())) : std::nullopt;
+}
+
+// Ranks whose allocator is replayed, where the row says something about it: those of the scope (the highest ranks are
+// replayed anyway), or each that has a figure.
+std::vector<std::int64_t> replayed_ranks(const runs::Run& run, Scope scope, const topology::Layout& layout) {
+  if (!run.peak_reserved_mib_by_rank.empty()) return ranks_in(Scope::highest, layout);
+  const bool wanted = run.peak_reserved_gib.has_value() || run.peak_device_gib.has_value();
+  return wanted && scope != Scope::highest ? ranks_in(scope, layout) : std::vector<std::int64_t>();
+}
 
 std::optional<double> highest(const std::vector<double>& mib) {
   return mib.empty() ? std::nullopt : std::optional<double>(*std::max_element(mib.begin(), mib.end()) * kMiB);
@@ -61,13 +73,14 @@ void set_measured_memory(const runs::Run& run, Scope scope, ValidationRow& row) 
 }
 
 void set_predicted_memory(const Evaluation& e, Scope scope, ValidationRow& row) {
-  for (const memory::RankMemory* rank : ranks_in(scope, e)) {
+  for (const std::int64_t id : ranks_in(scope, e.scenario->layout)) {
+    const memory::RankMemory& rank = e.ranks[static_cast<std::size_t>(id)];
     const auto raise = [](std::optional<double>& value, std::optional<double> other) {
       if (other) value = std::max(value.value_or(0.0), *other);
     };
-    raise(row.peak_allocated_bytes.predicted, allocated_of(*rank));
-    raise(row.peak_reserved_bytes.predicted, reserved_of(*rank));
-    raise(row.peak_device_bytes.predicted, device_of(*rank));
+    raise(row.peak_allocated_bytes.predicted, allocated_of(rank));
+    raise(row.peak_reserved_bytes.predicted, reserved_of(rank));
+    raise(row.peak_device_bytes.predicted, device_of(rank));
   }
 }
 
@@ -101,7 +114,7 @@ ValidationRow validate_row(const runs::Run& run, const scenario::Options& option
   std::optional<Evaluation> evaluation;
   if (resolved.scenario) {
     try {
-      evaluation = evaluate(resolved.scenario, 1);
+      evaluation = evaluate(resolved.scenario, 1, replayed_ranks(run, scope, resolved.scenario->layout));
     } catch (const base::Error& error) {
       row.status = runs::RunStatus::skipped;
       row.reason = error.what();

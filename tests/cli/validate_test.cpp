@@ -35,7 +35,7 @@ TEST_CASE("golden: docs/validation.md is what validate writes for the rows that 
     std::ofstream(stored, std::ios::binary) << content_of(written);
   }
   CHECK_MESSAGE(content_of(written) == content_of(stored),
-                "docs/validation.md is not current; write it with: UPDATE_GOLDEN=1 ctest --preset dev -R cli");
+                "docs/validation.md is not current; write it with: UPDATE_GOLDEN=1 ctest --preset dev -R golden");
 
   // Every row is there, in the order of the table, simulated or with a reason.
   const json document = json::parse(result.out);

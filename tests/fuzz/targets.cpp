@@ -11,6 +11,8 @@
 #include "model/import_hf.h"
 #include "promise.h"
 #include "routing/formats.h"
+#include "runs/run_scenario.h"
+#include "runs/run_table.h"
 #include "scenario/import_megatron.h"
 #include "scenario/resolve.h"
 #include "scenario/stages.h"
@@ -52,6 +54,18 @@ void esft(std::string_view bytes) {
 
 void counts_csv(std::string_view bytes) {
   trace_taken_or_refused([&] { check_trace(routing::parse_counts_csv(text_of(bytes), "input")); });
+}
+
+// A table of runs: a row that becomes a scenario file becomes one that can be parsed.
+void runs_csv(std::string_view bytes) {
+  yaml_taken_or_refused(bytes, [&] {
+    for (const runs::Run& run : runs::parse_runs(text_of(bytes), "input").runs) {
+      const runs::RunScenario mapped = runs::scenario_of(run, {});
+      require(mapped.yaml.empty() == (!mapped.faults.empty() || !mapped.missing.empty()),
+              "a row has a scenario or says why not");
+      if (!mapped.yaml.empty()) config::parse_yaml(mapped.yaml, "input");
+    }
+  });
 }
 
 void counts_jsonl(std::string_view bytes) {
@@ -186,6 +200,7 @@ constexpr std::array kTargets = {
     Target{"megatron", megatron},
     Target{"esft", esft},
     Target{"counts_csv", counts_csv},
+    Target{"runs_csv", runs_csv},
     Target{"counts_jsonl", counts_jsonl},
     Target{"npy", npy},
     Target{"npz", npz},

@@ -1,0 +1,115 @@
+#include <doctest/doctest.h>
+
+#include "engine/step.h"
+#include "memory/replay.h"
+#include "plan/decide.h"
+#include "plan/plan.h"
+#include "plan/write_programs.h"
+#include "support/scenarios.h"
+
+// Ranks that are equal are computed once. The answer must be that of computing every one.
+using namespace moeplan;
+using moeplan::test::Small;
+
+namespace {
+
+// The same plan with every rank standing for itself.
+plan::Plan unfolded(const plan::Plan& plan) {
+  plan::Plan copy = plan;
+  copy.fold = plan.scenario->layout.stage_size();
+  copy.blocks.clear();
+  copy.programs.clear();
+  plan::write_programs(copy);
+  return copy;
+}
+
+void check_equal(const plan::Plan& folded) {
+  const plan::Plan whole = unfolded(folded);
+  const auto one = engine::run_step(folded), all = engine::run_step(whole);
+  CHECK(one.step_s == all.step_s);
+  REQUIRE(one.ranks.size() == all.ranks.size());
+  for (std::size_t r = 0; r < one.ranks.size(); ++r) {
+    const auto rank = static_cast<std::int64_t>(r);
+    CHECK(one.ranks[r].rank == rank);
+    CHECK(one.ranks[r].finish_s == all.ranks[r].finish_s);
+    CHECK(one.ranks[r].busy_s == all.ranks[r].busy_s);
+    CHECK(one.ranks[r].parts.family_s == all.ranks[r].parts.family_s);
+    CHECK(one.ranks[r].parts.exposed_ep_s == all.ranks[r].parts.exposed_ep_s);
+    CHECK(one.ranks[r].parts.bubble_s == all.ranks[r].parts.bubble_s);
+    const auto standing = memory::replay(folded, folded.representative_of(rank)), own = memory::replay(whole, rank);
+    CHECK(standing.peak.allocated_bytes == own.peak.allocated_bytes);
+    CHECK(standing.phase_peak_bytes == own.phase_peak_bytes);
+  }
+  CHECK(one.mean.total() == all.mean.total());
+}
+
+Small sixteen() {
+  Small small;  // two nodes of eight
+  small.gpus = 16;
+  small.ep = 4;
+  small.gbs = 64;
+  small.seq = 1024;
+  return small;
+}
+
+}  // namespace
+
+TEST_CASE("even routing folds a stage into one rank, with the same times and memory for every rank") {
+  for (const int pp : {1, 2})
+    for (const int tp : {1, 2})
+      for (const int ep : {2, 4, 8}) {
+        Small small = sixteen();
+        small.pp = pp;
+        small.tp = tp;
+        small.ep = ep;
+        const auto plan = plan::make_plan(small.make(), 0, 1);
+        CAPTURE(pp);
+        CAPTURE(tp);
+        CAPTURE(ep);
+        CHECK(plan.fold == 1);
+        CHECK(plan.decisions.size() == 1);  // 1,024 x 2 rows on 8 experts, the same in every layer
+        check_equal(plan);
+      }
+}
+
+TEST_CASE("a dense model folds into one rank a stage, and so does a group that crosses nodes") {
+  Small small = sixteen();
+  small.model = "tiny-dense";
+  small.ep = 1;
+  small.routing = "";
+  const auto dense = plan::make_plan(small.make(), 0, 1);
+  CHECK(dense.fold == 1);
+  check_equal(dense);
+  small = sixteen();
+  small.optimizer = "{ sharding: zero3, shard_group: 8 }";
+  const auto sharded = plan::make_plan(small.make(), 0, 1);
+  CHECK(sharded.fold == 1);
+  check_equal(sharded);
+}
+
+TEST_CASE("uneven experts fold groups, not members; traces and draws by place fold nothing") {
+  Small small = sixteen();
+  small.routing = "{ lognormal: { sigma: 0.6, seed: 3 } }";
+  const auto skewed = plan::make_plan(small.make(), 0, 1);
+  CHECK(skewed.fold == 4);  // one EP group of four stands for all four
+  check_equal(skewed);
+  small.policies = "{ memfine: { rule: fixed, chunks: 2 } }";
+  check_equal(plan::make_plan(small.make(), 0, 1));
+  small.policies = "{ lrmoe: {} }";
+  CHECK(plan::make_plan(small.make(), 0, 1).fold == 16);
+}
+
+TEST_CASE("groups that lie on other links than their peers are not folded into them") {
+  // Twelve ranks in nodes of eight, EP groups of six over two tensor-parallel pairs each: 0-5 lie in one node, 6-11 in
+  // two.
+  auto scenario = std::make_shared<scenario::Scenario>(*sixteen().make());
+  scenario->layout.world = 12;
+  scenario->layout.ep = 6;
+  scenario->model.moe.experts = 12;
+  scenario->training.global_batch_size = 12;
+  routing::StepShape shape{1024, 1, 12, 1, 1, 12, 2};
+  scenario->loads = routing::make_balanced(shape);
+  const auto plan = plan::make_plan(scenario, 0, 1);
+  CHECK(plan.fold == 12);
+  check_equal(plan);
+}
