@@ -19,8 +19,8 @@ AllocatorSettings allocator_settings(const plan::Plan& plan, std::int64_t rank) 
   const plan::StaticMemory& statics = plan.statics[static_cast<std::size_t>(plan.stage_of(rank))];
   AllocatorSettings settings;
   settings.expandable_segments = plan.scenario->memory.expandable_segments;
-  settings.capacity_bytes =
-      std::max<std::int64_t>(plan.scenario->usable_bytes() - statics.context_bytes - statics.communicator_bytes, 0);
+  settings.capacity_bytes = std::max<std::int64_t>(
+      plan.scenario->usable_bytes() - statics.context_bytes - statics.communicator_bytes - statics.dispatcher_bytes, 0);
   return settings;
 }
 

@@ -34,7 +34,7 @@ Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shap
       b.tensor(TensorKind::activations_dense, "embedding gathered gradient", shape.tokens * shape.hidden * kD);
   // Autograd hands the matrix's gradient over whole, in the parameters' type; it is then added into the main gradients.
   const TensorId grad_weight =
-      b.tensor(TensorKind::workspace, "embedding weight gradient", shape.vocab_rank * shape.hidden * kD);
+      b.tensor(TensorKind::workspace, "embedding returned weight gradient", shape.vocab_rank * shape.hidden * kD);
   const bool tp = shape.tp > 1;
   const double moved = static_cast<double>(2 * shape.tokens * shape.hidden * kD);
   b.into_forward();
