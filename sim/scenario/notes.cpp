@@ -83,10 +83,7 @@ void assume_recorded(const Raw& raw, const Scenario& scenario, Lines& lines) {
   const auto recorded = [&](bool on, const char* key) {
     if (on) lines.push_back(std::string(key) + " is recorded; it is not simulated in this version");
   };
-  recorded(scenario.dispatch.overlap, "moe.overlap_moe_expert_parallel_comm");
-  recorded(scenario.dispatch.delay_wgrad, "moe.delay_wgrad_compute");
   recorded(scenario.training.tp_comm_overlap, "training.tp_comm_overlap");
-  recorded(scenario.training.overlap_grad_reduce, "training.overlap_grad_reduce");
   recorded(!scenario.dispatch.permute_fusion && raw.places.stated("moe.permute_fusion"), "moe.permute_fusion");
   if (scenario.training.cuda_graphs != CudaGraphs::none) {
     lines.push_back("CUDA graphs save the host's launches; their memory pools are not counted");

@@ -146,7 +146,11 @@ TEST_CASE("cross-entropy: unfused kernels move more; torchtitan keeps the fp32 l
   const auto kept = kept_by_forward(titan);
   CHECK(kept.count("logits (bf16)") == 0);
   CHECK(kept.at("softmax (fp32)").bytes == 4 * logits);
-  CHECK(kept_by_forward(unfused).at("logits (bf16)").bytes == 2 * logits);
+  CHECK(kept_by_forward(unfused).count("logits (bf16)") == 0);  // nobody reads them after the softmax
+  const auto in_place = head(", cross_entropy_fusion_impl: te");
+  check_conserved(in_place);
+  CHECK(kept_by_forward(in_place).at("logits (bf16)").bytes == 2 * logits);  // their gradient since forward
+  CHECK(tensor(in_place, "softmax (fp32)").size.bytes == 0);
   // Backward: log-softmax, its gradient, the gradient of its input: 4 + 4 + 4 bytes, the bf16 one after them.
   const auto& widest = op(titan.backward, "log-softmax backward");
   CHECK(tensor(titan, "logits gradient (fp32)").size.bytes == 4 * logits);

@@ -85,7 +85,6 @@ TEST_CASE("divided parameters are whole for their block and the one ahead, gradi
   CHECK(bytes_of(block, "gathered parameters, the block ahead") == 2 * 1500);
   CHECK(bytes_of(block, "whole gradients") == 2 * 1500);
   CHECK(bytes_of(block, "gradients being scattered, the block behind") == 4 * 1500);
-  CHECK(bytes_of(block, "expert down returned weight gradients") == 0);  // they are the whole gradients
   CHECK(allocations(block, block.forward, "gathered parameters") == 1);
   CHECK(allocations(block, block.backward, "gathered parameters") == 1);
   CHECK(allocations(block, block.backward, "whole gradients") == 1);
@@ -97,6 +96,14 @@ TEST_CASE("divided parameters are whole for their block and the one ahead, gradi
     }
   CHECK(gathered == 2 * 2 * 1500);  // bf16, in forward and again in backward
   CHECK(scattered == 4 * 1500);     // as the fp32 buffer is
+}
+
+TEST_CASE("divided gradients are tensors of their own: nothing stands in for them") {
+  const auto scenario = with_optimizer("{ sharding: zero3 }").make();
+  plan::Block head = plan::make_head_block(*scenario, plan::make_shape(*scenario));
+  CHECK(bytes_of(head, "output layer returned weight gradient") == 2 * 1024 * 64);
+  plan::divide_parameters(head, *scenario, {1024 * 64, 0});
+  CHECK(bytes_of(head, "output layer returned weight gradient") == 0);
 }
 
 TEST_CASE("zero2 keeps parameters whole and scatters gradients; zero1 changes no block") {
@@ -119,7 +126,8 @@ TEST_CASE("offloaded tensors are gone between forward and backward, and come bac
   const auto scenario = small.make();
   plan::Block block = plan::make_moe_layer_block(*scenario, plan::make_shape(*scenario), {});
   plan::offload_activations(block, *scenario);
-  for (const std::string name : {"qkv", "query", "key", "attention output", "expert input", "expert gate-up output"}) {
+  for (const std::string name :
+       {"query", "key", "value", "attention output", "expert input", "expert gate-up output"}) {
     CAPTURE(name);
     CHECK(allocations(block, block.forward, name) == 1);
     CHECK(allocations(block, block.backward, name) == 1);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "memory/replay.h"
+#include "plan/library_memory.h"
 #include "plan/plan.h"
 #include "plan/static_memory.h"
 #include "report/report.h"
@@ -75,7 +76,9 @@ TEST_CASE("trap 3: uneven stages are reported one by one, and the verdict is tha
   // Zero1 over 2 dense replicas (6 + 12 / 2 bytes a parameter), experts whole on one replica (EP 2 of 2: 18 bytes).
   for (std::int64_t stage = 0; stage < 2; ++stage) {
     const auto p = plan::stage_parameters(*scenario, stage);
-    const std::int64_t workspace = kind_of(plan::static_memory(*scenario, stage).load, TensorKind::workspace);
+    const auto memory = plan::static_memory(*scenario, stage);
+    const std::int64_t workspace =
+        kind_of(memory.load, TensorKind::workspace) + kind_of(memory.moments, TensorKind::workspace);
     CHECK(e.stages[static_cast<std::size_t>(stage)].static_bytes - workspace ==
           6 * p.dense + 12 * ((p.dense + 1) / 2) + 18 * p.experts);
   }
@@ -91,7 +94,7 @@ TEST_CASE("trap 4: the first iteration is not the peak: the moments of Adam come
   const auto memory = memory::replay(plan, 0);
   const auto at = [&](memory::Phase phase) { return memory.phase_peak_bytes[static_cast<std::size_t>(phase)]; };
   CHECK(at(memory::Phase::steady_iteration) - at(memory::Phase::first_iteration) ==
-        8 * ((p.dense + 3) / 4 + p.experts / 2));
+        8 * ((p.dense + 3) / 4 + p.experts / 2) + plan::returned_gradient_bytes(*plan.scenario, 0));
   CHECK(memory.peak.phase == memory::Phase::steady_iteration);
 }
 

@@ -208,7 +208,7 @@ TEST_CASE("settings of a row reach the scenario's keys") {
                                .yaml;
   CHECK(holds(yaml,
               "precision: mxfp8, cuda_graph_impl: transformer_engine, cuda_graph_scope: [attn, moe_router], "
-              "tp_comm_overlap: true, overlap_grad_reduce: true }"));
+              "tp_comm_overlap: true, overlap_grad_reduce: true, overlap_param_gather: true }"));
   CHECK(holds(yaml, "optimizer: { exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16, grad_reduce_dtype: bf16 }"));
   CHECK(holds(yaml,
               "memory: { recompute_granularity: full, recompute_method: block, recompute_num_layers: 5, "

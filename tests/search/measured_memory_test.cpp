@@ -55,7 +55,7 @@ constexpr double kMib = 1024.0 * 1024.0;
 
 }  // namespace
 
-TEST_CASE("allocated peaks of measured runs, rank by rank of a stage: within 1.2 %, on average within 0.7 %") {
+TEST_CASE("allocated peaks of measured runs, rank by rank of a stage: within 1.5 %, on average within 0.4 %") {
   double sum = 0;
   for (const Row& row : measured_rows()) {
     const auto e = search::evaluate(scenario_of(row));
@@ -64,9 +64,9 @@ TEST_CASE("allocated peaks of measured runs, rank by rank of a stage: within 1.2
     sum += std::abs(error);
     MESSAGE(row.model << " tp " << row.tp << " pp " << row.pp << " ep " << row.ep << " stage " << row.stage
                       << ": measured " << row.measured_mib << " MiB, error " << 100 * error << " %");
-    CHECK(std::abs(error) <= 0.012);
+    CHECK(std::abs(error) <= 0.015);
   }
-  CHECK(sum / static_cast<double>(measured_rows().size()) <= 0.007);
+  CHECK(sum / static_cast<double>(measured_rows().size()) <= 0.004);
 }
 
 TEST_CASE("reserved peaks of the same runs, every rank: within 4 %, on average within 2 %") {
