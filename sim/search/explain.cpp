@@ -62,8 +62,7 @@ class Explainer {
     scenario::Options options = options_;
     for (auto& setting : overrides_of(job.change, *scenario_)) options.overrides.push_back(std::move(setting));
     try {
-      const auto changed =
-          std::make_shared<const scenario::Scenario>(scenario::load_scenario(path_, options, cache_));
+      const auto changed = std::make_shared<const scenario::Scenario>(scenario::load_scenario(path_, options, cache_));
       const Evaluation e = evaluate(changed, 1);
       lever.verdict = e.fit.verdict;
       lever.allocated_bytes = e.worst.peak.allocated_bytes;
@@ -131,9 +130,8 @@ class Explainer {
 
   static void take(std::vector<Job>& jobs, Explanation& result, std::vector<Lever>& levers) {
     for (Job& job : jobs) (job.lever.refused.empty() ? levers : result.refused).push_back(std::move(job.lever));
-    std::sort(levers.begin(), levers.end(), [&](const Lever& a, const Lever& b) {
-      return ranks_before(a, b, result.base.fit.device_bytes);
-    });
+    std::sort(levers.begin(), levers.end(),
+              [&](const Lever& a, const Lever& b) { return ranks_before(a, b, result.base.fit.device_bytes); });
   }
 
   const std::string& path_;
@@ -183,9 +181,8 @@ std::int64_t Explanation::ops() const {
   return sum;
 }
 
-Explanation explain(const std::string& scenario_path, const scenario::Options& options,
-                    const ExplainSettings& settings, int threads,
-                    const std::function<void(std::size_t, std::size_t)>& progress) {
+Explanation explain(const std::string& scenario_path, const scenario::Options& options, const ExplainSettings& settings,
+                    int threads, const std::function<void(std::size_t, std::size_t)>& progress) {
   return Explainer(scenario_path, options, threads, progress).run(settings);
 }
 

@@ -15,9 +15,9 @@ namespace moeplan::search {
 
 // A change and the scenario with it. Figures are those of Evaluation.
 struct Lever {
-  std::string name;      // "recompute moe_act", "EP doubled, expandable segments"
-  std::string set;       // "--set ..." ready to paste
-  std::string refused;   // why the scenario cannot be so; the figures are empty then
+  std::string name;     // "recompute moe_act", "EP doubled, expandable segments"
+  std::string set;      // "--set ..." ready to paste
+  std::string refused;  // why the scenario cannot be so; the figures are empty then
   std::int64_t changes = 1;
   Verdict verdict = Verdict::fits;
   std::int64_t allocated_bytes = 0, reserved_bytes = 0, device_bytes = 0, host_bytes = 0;
@@ -54,8 +54,7 @@ bool ranks_before(const Lever& a, const Lever& b, std::int64_t base_device_bytes
 // Reads the scenario as load_scenario does, with its errors. Changes are evaluated on `threads` threads (0: as many as
 // the machine has); the result does not depend on their number. `progress` is told how many of how many changes are
 // done, from the calling thread's point of view in any order.
-Explanation explain(const std::string& scenario_path, const scenario::Options& options,
-                    const ExplainSettings& settings, int threads = 0,
-                    const std::function<void(std::size_t, std::size_t)>& progress = {});
+Explanation explain(const std::string& scenario_path, const scenario::Options& options, const ExplainSettings& settings,
+                    int threads = 0, const std::function<void(std::size_t, std::size_t)>& progress = {});
 
 }  // namespace moeplan::search

@@ -50,8 +50,8 @@ class List {
   void recompute() {
     if (s_.recompute.granularity == RecomputeGranularity::full) {
       // Only some layers: all of them.
-      if (s_.recompute.block_layers) add("recompute every layer", {{"memory.recompute_method", "uniform"},
-                                                                   {"memory.recompute_num_layers", "1"}});
+      if (s_.recompute.block_layers)
+        add("recompute every layer", {{"memory.recompute_method", "uniform"}, {"memory.recompute_num_layers", "1"}});
       return;
     }
     for (std::size_t i = 0; i < kModuleNames.size(); ++i) {
@@ -116,8 +116,7 @@ class List {
 
   void others() {
     if (!s_.memory.expandable_segments) add("expandable segments", {{"memory.expandable_segments", "true"}});
-    if (!s_.training.fused_cross_entropy)
-      add("fused cross-entropy", {{"training.cross_entropy_loss_fusion", "true"}});
+    if (!s_.training.fused_cross_entropy) add("fused cross-entropy", {{"training.cross_entropy_loss_fusion", "true"}});
     if (s_.model.moe_layer_count() == 0 || s_.layout.ep == 1) return;
     const auto names = scenario::dispatcher_names();
     for (std::size_t i = 0; i < names.size(); ++i)
@@ -150,8 +149,8 @@ std::vector<std::string> listed(const std::string& path, const Scenario& scenari
 std::string spelled(const std::string& path, const config::Node& file) {
   const std::string parent(scenario::parent_path(path));
   std::string name(scenario::last_name(path));
-  if (parent.find('.') == std::string::npos && file.has(parent) &&
-      file.at(parent).kind() == config::Node::Kind::map && !file.at(parent).has(name))
+  if (parent.find('.') == std::string::npos && file.has(parent) && file.at(parent).kind() == config::Node::Kind::map &&
+      !file.at(parent).has(name))
     for (const scenario::Key& key : scenario::key_table())
       if (key.path == path)
         for (const std::string_view shorter : key.short_names)

@@ -49,8 +49,8 @@ struct OomCandidate {
   std::vector<std::string> also;  // other tensors of this size and source
   OomSource source = OomSource::activations;
   Match match = Match::exact;
-  std::int64_t bytes = 0;      // of the tensor, or of the nearest one among the plan's
-  double error_fraction = 0;   // what the text prints / what the tensor asks the device for - 1
+  std::int64_t bytes = 0;     // of the tensor, or of the nearest one among the plan's
+  double error_fraction = 0;  // what the text prints / what the tensor asks the device for - 1
   std::string derivation;
   std::string lever;
   // rows, tokens: the count that the size implies; the least and most of this plan; where the nearest stands.

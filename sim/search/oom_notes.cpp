@@ -30,8 +30,8 @@ std::string logits_lever(const Scenario& s) {
 std::string expert_lever(const Scenario& s) {
   std::string text;
   if (2 * s.layout.ep <= s.model.moe.experts) text += degree("expert_model_parallel_size", s.layout.ep) + ", ";
-  return text + degree("pipeline_model_parallel_size", s.layout.pp) +
-         " or " + degree("expert_tensor_parallel_size", s.layout.etp) +
+  return text + degree("pipeline_model_parallel_size", s.layout.pp) + " or " +
+         degree("expert_tensor_parallel_size", s.layout.etp) +
          ": each divides it; micro batch, recompute and sequence do not change it";
 }
 
@@ -41,14 +41,14 @@ std::string optimizer_lever(const Scenario& s) {
     text = "optimizer.sharding: zero1 (divides it over data parallelism), ";
   else if (!s.optimizer.shards_parameters())
     text = "more data-parallel ranks, ";
-  return text + "exp_avg_dtype and exp_avg_sq_dtype: bf16, optimizer.cpu_offload: true, or fewer parameters a rank "
-                "(expert or pipeline parallelism)";
+  return text +
+         "exp_avg_dtype and exp_avg_sq_dtype: bf16, optimizer.cpu_offload: true, or fewer parameters a rank "
+         "(expert or pipeline parallelism)";
 }
 
 std::string rows_lever(const Scenario& s) {
   std::string text = "memfine.chunks (rows of one chunk at a time)";
-  if (s.training.micro_batch_size > 1)
-    text += fmt::format(", micro_batch_size below {}", s.training.micro_batch_size);
+  if (s.training.micro_batch_size > 1) text += fmt::format(", micro_batch_size below {}", s.training.micro_batch_size);
   return text + ", recompute_modules: [moe_act] or [moe], better balance: its size follows the rows that routing sends";
 }
 
@@ -79,19 +79,21 @@ void compare_allocator(const OomLine& line, const memory::RankMemory& rank, std:
   }
   const auto reserved = line.reserved_bytes();
   if (reserved && rank.has_reserved())
-    notes.push_back(fmt::format("reserved: {} when it failed, {} predicted as the most", gib(*reserved),
-                                gib(rank.reserved_bytes)));
+    notes.push_back(
+        fmt::format("reserved: {} when it failed, {} predicted as the most", gib(*reserved), gib(rank.reserved_bytes)));
   if (reserved && line.allocated) {
     const double idle = std::max(0.0, *reserved - line.allocated->bytes);
     if (idle >= line.tried.bytes)
-      notes.push_back(fmt::format("{} are reserved and in no tensor, more than was asked for: fragmentation; "
-                                  "expandable_segments: true lets the allocator use them",
-                                  gib(idle)));
+      notes.push_back(
+          fmt::format("{} are reserved and in no tensor, more than was asked for: fragmentation; "
+                      "expandable_segments: true lets the allocator use them",
+                      gib(idle)));
   }
   if (const auto outside = line.outside_bytes())
-    notes.push_back(fmt::format("outside the allocator: {} in the text, {} predicted (context, communicators, dispatch "
-                                "buffers)",
-                                gib(*outside), gib(rank.outside_bytes)));
+    notes.push_back(
+        fmt::format("outside the allocator: {} in the text, {} predicted (context, communicators, dispatch "
+                    "buffers)",
+                    gib(*outside), gib(rank.outside_bytes)));
 }
 
 }  // namespace
@@ -140,13 +142,14 @@ OomDecoding decode_oom(const plan::Plan& plan, const Evaluation& evaluation, con
                         : "20 MiB is what the allocator asks for whenever a tensor of 1 to 10 MiB finds no place: the "
                           "size names none; the device was full before");
   else if (decoding.candidates.empty())
-    notes.push_back("no tensor of this plan has that size: sizes follow model, layout, batch and vocabulary "
-                    "(--set model.vocab_size=...); parts of the job that the scenario lacks (a vision tower, LoRA, an "
-                    "inference engine) have others");
+    notes.push_back(
+        "no tensor of this plan has that size: sizes follow model, layout, batch and vocabulary "
+        "(--set model.vocab_size=...); parts of the job that the scenario lacks (a vision tower, LoRA, an "
+        "inference engine) have others");
   const bool known_rank = line.rank && *line.rank < scenario.layout.world;
   if (line.rank && !known_rank)
-    notes.push_back(fmt::format("rank {} of the text is not one of the scenario's {} ranks", *line.rank,
-                                scenario.layout.world));
+    notes.push_back(
+        fmt::format("rank {} of the text is not one of the scenario's {} ranks", *line.rank, scenario.layout.world));
   const memory::RankMemory& rank =
       known_rank ? evaluation.ranks[static_cast<std::size_t>(*line.rank)] : evaluation.worst;
   against(notes, "capacity", line.capacity, static_cast<double>(evaluation.fit.capacity_bytes), "of the profile");
@@ -155,11 +158,12 @@ OomDecoding decode_oom(const plan::Plan& plan, const Evaluation& evaluation, con
     notes.push_back(fmt::format("other processes hold {} of the device: the plan does not know of them",
                                 gib(line.other_processes->bytes)));
   if (line.private_pools && line.private_pools->bytes > 0)
-    notes.push_back(fmt::format("{} of the allocated memory is in private pools (CUDA graphs)",
-                                gib(line.private_pools->bytes)));
+    notes.push_back(
+        fmt::format("{} of the allocated memory is in private pools (CUDA graphs)", gib(line.private_pools->bytes)));
   if (line.free && line.free->bytes >= line.tried.bytes)
-    notes.push_back("the device had more free than was asked for: a limit (set_per_process_memory_fraction, or a "
-                    "second request at the same time) or free memory in pieces");
+    notes.push_back(
+        "the device had more free than was asked for: a limit (set_per_process_memory_fraction, or a "
+        "second request at the same time) or free memory in pieces");
   else if (line.free)
     notes.push_back(fmt::format("{} more would have done for this tensor; what comes after it is not in the text",
                                 gib(line.tried.bytes - line.free->bytes)));

@@ -75,14 +75,13 @@ void add_stage(const Scenario& s, std::int64_t stage, Sizes& sizes) {
   };
   for (const Group& group : groups) {
     const std::string name = group.name;
-    const std::int64_t owned =
-        group.shards > 0 ? base::ceil_div(group.elements, group.shards)
-                         : base::ceil_div(p.dense, shards.dense) + base::ceil_div(p.experts, shards.experts);
+    const std::int64_t owned = group.shards > 0
+                                   ? base::ceil_div(group.elements, group.shards)
+                                   : base::ceil_div(p.dense, shards.dense) + base::ceil_div(p.experts, shards.experts);
     const bool sharded = owned < group.elements;
-    const std::string part =
-        !sharded           ? group.derivation
-        : group.shards > 0 ? group.derivation + fmt::format(" / {}", group.shards)
-                           : fmt::format("{} parameters of {}", owned, group.elements);
+    const std::string part = !sharded           ? group.derivation
+                             : group.shards > 0 ? group.derivation + fmt::format(" / {}", group.shards)
+                                                : fmt::format("{} parameters of {}", owned, group.elements);
     if (group.shards > 0 || p.experts > 0) {
       sizes.add(name + "parameters" + of + " in one buffer (bf16)",
                 group.shards == 0 ? OomSource::expert_parameters : group.source, group.elements, kD, group.derivation);
@@ -149,10 +148,9 @@ void add_layers(const Scenario& s, Sizes& sizes) {
                 text);
       // Gathered over expert parallelism: FSDP of experts, and checkpoints that are written whole.
       const std::int64_t whole = s.model.moe.experts * matrices(s) * s.model.hidden * s.model.moe.ffn;
-      sizes.add(fmt::format("all experts of one layer ({})", dtype(bytes)), OomSource::gathered_parameters, whole,
-                bytes,
-                fmt::format("{} experts x {} x {} x {}", s.model.moe.experts, matrices(s), s.model.hidden,
-                            s.model.moe.ffn));
+      sizes.add(
+          fmt::format("all experts of one layer ({})", dtype(bytes)), OomSource::gathered_parameters, whole, bytes,
+          fmt::format("{} experts x {} x {} x {}", s.model.moe.experts, matrices(s), s.model.hidden, s.model.moe.ffn));
     }
   }
 }
@@ -179,9 +177,9 @@ std::vector<SizedTensor> loss_and_score_sizes(const Scenario& scenario) {
     std::int64_t columns;
     const char* name;
   };
-  const Vocabulary vocabularies[] = {
-      {shape.vocab_rank, ""}, {shape.vocab_rank * shape.tp, " of the whole vocabulary"},
-      {scenario.model.vocab, " of the vocabulary without padding"}};
+  const Vocabulary vocabularies[] = {{shape.vocab_rank, ""},
+                                     {shape.vocab_rank * shape.tp, " of the whole vocabulary"},
+                                     {scenario.model.vocab, " of the vocabulary without padding"}};
   struct Batch {
     std::int64_t tokens;
     std::string name, derivation;
@@ -196,18 +194,18 @@ std::vector<SizedTensor> loss_and_score_sizes(const Scenario& scenario) {
         if ((batch.tokens == shape.tokens && !batch.name.empty()) ||
             (vocabulary.columns == shape.vocab_rank && vocabulary.name[0] != 0))
           continue;
-        sizes.add(fmt::format("logits, their softmax or their gradient{}{} ({})", batch.name, vocabulary.name,
-                              dtype(bytes)),
-                  OomSource::logits, batch.tokens * vocabulary.columns, bytes,
-                  fmt::format("{} x {}", batch.derivation, vocabulary.columns));
+        sizes.add(
+            fmt::format("logits, their softmax or their gradient{}{} ({})", batch.name, vocabulary.name, dtype(bytes)),
+            OomSource::logits, batch.tokens * vocabulary.columns, bytes,
+            fmt::format("{} x {}", batch.derivation, vocabulary.columns));
       }
   for (const std::int64_t bytes : {kD, std::int64_t{4}}) {
     const std::string type = dtype(bytes);
     sizes.add(fmt::format("attention scores, where no fused attention runs ({})", type), OomSource::scores,
               mbs * shape.heads_rank * sequence * training.seq_length, bytes,
               fmt::format("{} x {} heads x {} x {}", mbs, shape.heads_rank, sequence, training.seq_length));
-    sizes.add(fmt::format("attention mask of a sequence ({})", type), OomSource::scores,
-              sequence * training.seq_length, bytes, fmt::format("{} x {}", sequence, training.seq_length));
+    sizes.add(fmt::format("attention mask of a sequence ({})", type), OomSource::scores, sequence * training.seq_length,
+              bytes, fmt::format("{} x {}", sequence, training.seq_length));
   }
   sizes.add("attention mask of a sequence (bool)", OomSource::scores, sequence * training.seq_length, 1,
             fmt::format("{} x {}", sequence, training.seq_length));
