@@ -124,7 +124,6 @@ std::string candidate_line(const search::OomCandidate& c) {
 std::string oom_block(const search::OomDecoding& decoding) {
   const std::string size = gib(decoding.line.tried.bytes);
   std::string text = "\nThe out-of-memory text: " + size + " were asked for\n";
-  if (decoding.candidates.empty()) text += "  no tensor of the plan is named by this size\n";
   for (std::size_t i = 0; i < std::min<std::size_t>(decoding.candidates.size(), 5); ++i) {
     const search::OomCandidate& c = decoding.candidates[i];
     text += wrapped(i == 0 ? "  tensor   " : "  or       ", candidate_line(c));

@@ -53,7 +53,7 @@ bool ranks_before(const Lever& a, const Lever& b, std::int64_t base_device_bytes
 
 // Reads the scenario as load_scenario does, with its errors. Changes are evaluated on `threads` threads (0: as many as
 // the machine has); the result does not depend on their number. `progress` is told how many of how many changes are
-// done, from the calling thread's point of view in any order.
+// done, one call at a time, from any of the threads.
 Explanation explain(const std::string& scenario_path, const scenario::Options& options, const ExplainSettings& settings,
                     int threads = 0, const std::function<void(std::size_t, std::size_t)>& progress = {});
 

@@ -121,12 +121,15 @@ class Matcher {
     found_.push_back(std::move(candidate));
   }
 
-  // Sequences that are shorter than the scenario's, or packed: a row of logits a token.
+  // Sequences that are shorter than the scenario's, or packed: a row of logits a token. Not where the scenario's own
+  // logits are it.
   void tokens(std::int64_t per_token, std::int64_t most) {
+    for (const OomCandidate& candidate : found_)
+      if (candidate.source == OomSource::logits) return;
     const auto implied = std::llround(printed_.bytes / static_cast<double>(per_token));
     if (implied <= 0 || implied > most) return;
     OomCandidate candidate;
-    candidate.name = per_token % 4 == 0 ? "logits, their softmax or their gradient, of fewer tokens (fp32)" : "logits";
+    candidate.name = "logits, their softmax or their gradient, of fewer tokens (fp32)";
     candidate.source = OomSource::logits;
     candidate.match = Match::tokens;
     candidate.bytes = implied * per_token;

@@ -66,7 +66,7 @@ void add_stage(const Scenario& s, std::int64_t stage, Sizes& sizes) {
   const auto& optimizer = s.optimizer;
   const plan::StageParameters p = plan::stage_parameters(s, stage);
   const plan::Shards shards = plan::shards_of(s);
-  const std::string of = s.layout.pp > 1 ? fmt::format(" of stage {}", stage) : "";
+  const std::string of = s.layout.pp > 1 ? " of a stage" : "";
   const std::string experts = expert_text(s, moe_layers_of(s, stage));
   const Group groups[] = {
       {"expert ", OomSource::expert_parameters, p.experts, shards.experts, experts},
