@@ -80,6 +80,11 @@ std::string levers_table(const std::string& heading, const std::vector<Lever>& l
   for (const Lever& lever : levers)
     if (!search::saves(lever, base.fit.device_bytes)) names.push_back(lever.name);
   if (!names.empty()) text += wrapped("  saves nothing here: ", joined(names, "; "));
+  // What a change that would do brings with it: host memory, rows beyond a capacity.
+  for (const Lever& lever : levers)
+    if (lever.verdict != search::Verdict::oom && search::saves(lever, base.fit.device_bytes))
+      for (const std::string& warning : lever.warnings)
+        text += wrapped("  - ", fmt::format("{}: {}", lever.name, warning));
   return text;
 }
 
