@@ -136,6 +136,24 @@ void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
                     "Wall time, operations and memory of moeplan itself, on standard error");
 }
 
+void add_explain(CLI::App& app, Arguments& arguments, Texts& texts) {
+  CLI::App& explain =
+      add_command(app, "explain", "Why does it run out of memory, and which change of settings helps at which cost?",
+                  "Examples:\n"
+                  "  moeplan explain scenarios/quickstart.yaml\n"
+                  "  moeplan explain my-run.yaml --oom-line 'CUDA out of memory. Tried to allocate 26.44 GiB ...'\n"
+                  "Exit status: 0 it fits, or a change makes it fit, 1 neither, 2 bad input.");
+  add_scenario_options(explain, arguments, texts);
+  explain
+      .add_option("--oom-line", arguments.oom_line,
+                  "PyTorch's out-of-memory text: names the tensor whose size it states")
+      ->type_name("TEXT");
+  explain
+      .add_option("--pairs", arguments.pairs, "Simulate pairs among the N best single changes (default 6; 0: no pairs)")
+      ->type_name("N");
+  explain.add_option("--top", arguments.top, "Rows of each table of changes (default 12)")->type_name("N");
+}
+
 void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
   CLI::App& run =
       add_command(app, "run", "Does it fit, where is the peak, how long is a step?",
@@ -177,6 +195,8 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
       .add_option("--policies", texts.policies,
                   "Policies, '+' joins several; the first is the baseline (default " + texts.policies + ")")
       ->type_name("A,B+C,...");
+
+  add_explain(app, arguments, texts);
 
   CLI::App& trace =
       add_command(app, "trace", "Routing traces", "Example:\n  moeplan trace info scenarios/traces/esft_dsv2lite_law");
@@ -270,6 +290,7 @@ Command command_of(const CLI::App& app) {
   if (name == "sweep") return Command::sweep;
   if (name == "chunks") return Command::chunks;
   if (name == "compare") return Command::compare;
+  if (name == "explain") return Command::explain;
   if (name == "trace") return Command::trace_info;
   if (name == "list") return Command::list;
   if (name == "validate") return Command::validate;
@@ -310,6 +331,12 @@ void finish(const Texts& texts, Arguments& arguments) {
   }
   if (arguments.top_k < 0 || arguments.top_k > 64) {
     faults.add({"--top-k", 0, 0, {}}, "expected an integer from 0 to 64, got " + std::to_string(arguments.top_k));
+  }
+  if (arguments.pairs < 0 || arguments.pairs > 64) {
+    faults.add({"--pairs", 0, 0, {}}, "expected an integer from 0 to 64, got " + std::to_string(arguments.pairs));
+  }
+  if (arguments.top < 1 || arguments.top > 10'000) {
+    faults.add({"--top", 0, 0, {}}, "expected an integer from 1 to 10000, got " + std::to_string(arguments.top));
   }
   faults.throw_if_any();
 }
@@ -360,6 +387,9 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
       refuse(std::string(files[j].first) + " and " + files[i].first + " name the same file");
     }
   }
+  const CLI::Option* oom = selected(app).get_option_no_throw("--oom-line");
+  if (oom != nullptr && oom->count() > 0 && arguments.oom_line.empty())
+    refuse("--oom-line: expected PyTorch's out-of-memory text, got nothing");
   finish(texts, arguments);
   return arguments;
 }

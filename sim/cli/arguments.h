@@ -10,12 +10,24 @@
 
 namespace moeplan::cli {
 
-enum class Command { run, sweep, chunks, compare, trace_info, list, import_hf, import_megatron, import_runs, validate };
+enum class Command {
+  run,
+  sweep,
+  chunks,
+  compare,
+  explain,
+  trace_info,
+  list,
+  import_hf,
+  import_megatron,
+  import_runs,
+  validate
+};
 
 // The command line, read and checked by itself.
 struct Arguments {
   Command command = Command::run;
-  std::string scenario;       // run, sweep, chunks, compare: the file
+  std::string scenario;       // run, sweep, chunks, compare, explain: the file
   scenario::Options options;  // --set, --data, --iterations, --limit
   std::string json;           // --json: a path, "-" for standard output, "" for none
   int threads = 0;            // --threads: 0 for as many as the machine has
@@ -24,6 +36,8 @@ struct Arguments {
   std::string csv, jsonl;             // sweep: files that rows are appended to, "" for none
   std::vector<std::int64_t> counts;   // chunks: ascending, distinct, >= 1
   std::vector<std::string> policies;  // compare: as typed, distinct
+  std::string oom_line;               // explain: the text of --oom-line, "" for none
+  std::int64_t pairs = 6, top = 12;   // explain: best changes that pairs are made of; rows of its tables
   std::string trace;                  // trace info: the path
   std::vector<std::int64_t> ep;       // trace info: numbers of ranks
   std::int64_t top_k = 0;             // trace info: 0 to infer it

@@ -20,6 +20,8 @@ int dispatch(const Context& context) {
       return chunks_command(context);
     case Command::compare:
       return compare_command(context);
+    case Command::explain:
+      return explain_command(context);
     case Command::trace_info:
       return trace_info_command(context);
     case Command::list:

@@ -19,6 +19,7 @@ int run_command(const Context& context);         // 1 when it does not fit
 int sweep_command(const Context& context);       // 1 when no row fits; bad input when every one was refused
 int chunks_command(const Context& context);      // 1 when the recommendation does not fit
 int compare_command(const Context& context);     // 1 when no set of policies fits
+int explain_command(const Context& context);     // 1 when it does not fit and no change makes it fit
 int trace_info_command(const Context& context);  // 1 when a check fails
 int list_command(const Context& context);
 int import_hf_command(const Context& context);        // a config.json into a model file

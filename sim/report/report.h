@@ -6,6 +6,7 @@
 #include "search/chunk_sweep.h"
 #include "search/compare.h"
 #include "search/evaluate.h"
+#include "search/explain.h"
 #include "search/sweep.h"
 #include "search/validate.h"
 
@@ -21,6 +22,10 @@ std::string chunks_json(const search::ChunkSweep& sweep);
 
 std::string compare_text(const std::vector<search::PolicyResult>& results);
 std::string compare_json(const std::vector<search::PolicyResult>& results);
+
+// `top`: rows of each table of changes.
+std::string explain_text(const search::Explanation& explanation, std::size_t top);
+std::string explain_json(const search::Explanation& explanation);
 
 // A sweep's table: header, then a row at a time as rows finish.
 std::string sweep_header(const std::vector<search::Axis>& axes);

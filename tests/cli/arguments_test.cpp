@@ -14,13 +14,13 @@ TEST_CASE("--version and --help end with 0 and write to standard output") {
   CHECK(version.out == "moeplan " + std::string(report::kVersion) + "\n");
   const Result help = moeplan({"--help"});
   CHECK(help.status == 0);
-  for (const char* command : {"run", "sweep", "chunks", "compare", "trace", "list"}) {
+  for (const char* command : {"run", "sweep", "chunks", "compare", "explain", "trace", "list"}) {
     CHECK_MESSAGE(holds(help.out, std::string("\n  ") + command + " "), command);
   }
 }
 
 TEST_CASE("the help of every command ends with examples") {
-  for (const char* command : {"run", "sweep", "chunks", "compare", "list"}) {
+  for (const char* command : {"run", "sweep", "chunks", "compare", "explain", "list"}) {
     const Result help = moeplan({command, "--help"});
     CHECK(help.status == 0);
     CHECK_MESSAGE(holds(help.out, "Examples:\n  moeplan " + std::string(command)), command);

@@ -41,6 +41,7 @@ TEST_CASE("--json - leaves nothing but JSON on standard output, for every comman
       {"moeplan.sweep/1", small("sweep", scenario, {"--vary", "mbs=1,2", "--json", "-"})},
       {"moeplan.chunks/1", small("chunks", scenario, {"--counts", "1,2", "--json", "-"})},
       {"moeplan.compare/1", small("compare", scenario, {"--json", "-"})},
+      {"moeplan.explain/1", small("explain", scenario, {"--pairs", "2", "--json", "-"})},
       {"moeplan.trace-info/1", moeplan({"trace", "info", kTrace, "--json", "-"})},
       {"moeplan.list/1", moeplan({"list", "models", "--json", "-"})},
       {"moeplan.list/1", moeplan({"list", "keys", "--json", "-"})},
@@ -58,8 +59,11 @@ TEST_CASE("--json - leaves nothing but JSON on standard output, for every comman
 TEST_CASE("results are the same bytes whatever the number of threads") {
   const Folder folder;
   const std::string scenario = folder.write("s.yaml", kSmall);
-  const std::vector<std::pair<std::string, std::vector<std::string>>> commands = {
-      {"run", {"--iterations", "2"}}, {"sweep", {"--vary", "ep=1,2,3,4"}}, {"chunks", {}}, {"compare", {}}};
+  const std::vector<std::pair<std::string, std::vector<std::string>>> commands = {{"run", {"--iterations", "2"}},
+                                                                                  {"sweep", {"--vary", "ep=1,2,3,4"}},
+                                                                                  {"chunks", {}},
+                                                                                  {"compare", {}},
+                                                                                  {"explain", {"--pairs", "3"}}};
   for (const auto& [command, more] : commands) {
     Result results[2];
     std::string jsons[2];

@@ -117,8 +117,22 @@ TEST_CASE("golden: every scenario of the MemFine paper still gives the stored an
   check_against_golden(names);
 }
 
+TEST_CASE("golden: explain of the quickstart still gives the stored answer") {
+  const Result run = moeplan({"explain", kQuickstart, "--pairs", "3", "--json", "-"});
+  REQUIRE(run.status == 0);
+  ordered_json found = ordered_json::parse(run.out);
+  for (const char* key : {"warnings", "assumptions", "provenance", "routing"}) found.erase(key);
+  for (auto& holder : found["holders"]) holder.erase("tensors");
+  const std::string path = golden_path("explain-quickstart");
+  const char* update = std::getenv("UPDATE_GOLDEN");
+  if (update != nullptr && std::string(update) == "1") std::ofstream(path, std::ios::binary) << found.dump(1) << "\n";
+  const std::string stored = content_of(path);
+  REQUIRE_FALSE(stored.empty());
+  CHECK(differences(ordered_json::parse(stored), found) == "");
+}
+
 TEST_CASE("golden: no stored answer is left without its scenario") {
-  std::vector<std::string> known;
+  std::vector<std::string> known = {golden_path("explain-quickstart")};
   for (const char* folder : {"", "papers/memfine/"}) {
     for (const std::string& name : scenarios_of(folder)) known.push_back(golden_path(name));
   }
