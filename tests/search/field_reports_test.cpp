@@ -105,7 +105,10 @@ TEST_CASE("reports from the field: verdicts, figures and failing allocations are
       for (const config::Node& figure : one.at("figures").items()) check_figure(id, settings, e, figure);
     }
   }
-  MESSAGE(cases << " runs of " << reports.keys().size() << " reports, " << disagreeing << " verdicts do not agree");
+  const std::string counts = fmt::format("{} runs of {} reports", cases, reports.keys().size());
+  MESSAGE(counts << ", " << disagreeing << " verdicts do not agree");
+  CHECK(limits.find(counts) != std::string::npos);
+  CHECK(limits.find(fmt::format("{} verdicts do not agree", disagreeing)) != std::string::npos);
 }
 
 TEST_CASE("every report with a model, a machine, a layout and a figure is a scenario or has its reason in the limits") {
