@@ -36,7 +36,8 @@ Attention::Attention(Builder& builder, std::int64_t window, Norm& norm) : b_(&bu
   qk_statistics_ = b_->tensor(kDense, "query-key norm statistics", qk_norm ? t * (heads + s.kv_heads_rank) * 4 : 0);
   q_ = dense("query", t * q_width);
   k_ = dense("key", t * k_width);
-  v_ = dense("value", mla() ? t * v_width : 0);
+  // Attention kernels take contiguous operands: the value is copied out of qkv, which goes.
+  v_ = dense("value", t * (mla() ? v_width : k_width));
   q_latent_ = dense("query latent", tl * a.q_lora_rank);
   q_latent_normed_ = dense("query latent, normed", tl * a.q_lora_rank);
   kv_latent_ = dense("key-value latent", tl * latent_width);
@@ -45,7 +46,13 @@ Attention::Attention(Builder& builder, std::int64_t window, Norm& norm) : b_(&bu
   q_up_ = dense("query up-projection", t * q_width);
   kv_up_ = dense("key-value up-projection", t * heads * (a.qk_nope_dim + a.v_head_dim));
   out_ = dense("attention output", t * v_width);
-  statistics_ = b_->tensor(kDense, "attention log-sum-exp", t * heads * 4);
+  // Unfused, the probabilities of all pairs are kept, and with dropout their mask and what it leaves.
+  const auto& training = b_->scenario().training;
+  const std::int64_t pairs = training.unfused_attention ? heads * t * training.seq_length : 0;
+  statistics_ = b_->tensor(kDense, training.unfused_attention ? "attention probabilities" : "attention log-sum-exp",
+                           pairs > 0 ? pairs * (training.attention_dropout > 0 ? 2 * kD + 1 : kD) : t * heads * 4);
+  scores_ = dense("attention scores", pairs);
+  grad_scores_ = dense("attention score gradients", 2 * pairs);
   partial_ = dense("attention projection partial", t * s.hidden);
   reduced_ = dense("attention projection", tl * s.hidden);
   grad_full_ = dense("attention gathered gradient", t * s.hidden);
@@ -54,7 +61,8 @@ Attention::Attention(Builder& builder, std::int64_t window, Norm& norm) : b_(&bu
   grad_k_ = dense("key gradient", t * k_width);
   grad_v_ = dense("value gradient", t * (mla() ? v_width : k_width));
   // FlashAttention backward accumulates the query gradient in fp32 and keeps row sums of out * grad_out.
-  workspace_ = b_->tensor(TensorKind::workspace, "attention backward workspace", t * q_width * 4 + t * heads * 4);
+  workspace_ = b_->tensor(TensorKind::workspace, "attention backward workspace",
+                          training.unfused_attention ? 0 : t * q_width * 4 + t * heads * 4);
   kv_gathered_ = b_->tensor(TensorKind::communication, "keys and values gathered", s.cp > 1 ? gathered_kv_bytes() : 0);
   grad_kv_gathered_ =
       b_->tensor(TensorKind::communication, "key and value gradients gathered", s.cp > 1 ? gathered_kv_bytes() : 0);
@@ -62,7 +70,6 @@ Attention::Attention(Builder& builder, std::int64_t window, Norm& norm) : b_(&bu
   grad_up_ = dense("up-projection gradients", mla() ? t * (q_width + heads * (a.qk_nope_dim + a.v_head_dim)) : 0);
   grad_latents_ = dense("latent gradients", t * (a.q_lora_rank + latent_width));
   grad_partial_ = dense("attention input gradient partial", t * s.hidden);
-  dummy_ = b_->tensor(TensorKind::workspace, "output projection returned weight gradient", v_width * s.hidden * kD);
 
   const OperandFormat format = operand_format(b_->scenario());
   narrow_saved_ = format.narrow && format.saved;
@@ -90,10 +97,8 @@ void Attention::forward(TensorId x_mid, Norm& norm, bool keep) {
   attend(keep && !recompute_core_);
   Op& core = b_->last();
   if (!keep || recompute_up_) {
-    core.frees.insert(core.frees.end(), {q_, k_});
-    if (mla()) core.frees.push_back(v_);
+    core.frees.insert(core.frees.end(), {q_, k_, v_});
   }
-  if (!keep && !mla()) core.frees.push_back(qkv_);
   const std::int64_t v_width = s.heads_rank * a.v_dim();
   projected_->cast(keep);
   Op& proj =
@@ -128,7 +133,9 @@ void Attention::project(Norm& norm, bool keep) {
     const std::int64_t rotated = t * (s.heads_rank + s.kv_heads_rank) * a.head_dim;
     if (a.qk_norm)
       b_->memory("query-key norm", Family::attention, bytes(3 * rotated), 4, {qk_normed_input_, qk_statistics_});
-    Op& rotate = b_->memory("rotary embedding", Family::attention, bytes(2 * rotated), 2, {q_, k_});
+    const std::int64_t value = t * s.kv_heads_rank * a.head_dim;
+    Op& rotate =
+        b_->memory("rotary embedding", Family::attention, bytes(2 * (rotated + value)), 3, {q_, k_, v_}, {qkv_});
     if (a.qk_norm && !keep) rotate.frees.insert(rotate.frees.end(), {qk_normed_input_, qk_statistics_});
     return;
   }
@@ -216,7 +223,14 @@ double Attention::attention_s(bool backward) const {
   }
   const double whole =
       backward ? cost::attention_backward_time_s(shape, profile) : cost::attention_forward_time_s(shape, profile);
-  return std::max(whole * share, profile.gemm.launch.value);
+  double seconds = std::max(whole * share, profile.gemm.launch.value);
+  if (training.unfused_attention) {
+    // Scores and probabilities are written and read by the softmax and both products; no pair is spared.
+    const double pairs = static_cast<double>(s.heads_rank * s.tokens) * static_cast<double>(training.seq_length);
+    seconds = 2 * seconds +
+              cost::memory_bound_time_s((backward ? 8 : 4) * kD * pairs, cost::MemoryAccess::streaming, profile);
+  }
+  return seconds;
 }
 
 void Attention::attend(bool keep_statistics) {
@@ -224,7 +238,9 @@ void Attention::attend(bool keep_statistics) {
   if (cp)
     b_->collective("gather keys and values", topology::GroupKind::cp, cost::Collective::all_gather, gathered_kv_bytes(),
                    {kv_gathered_});
-  Op& op = b_->fixed("core attention", Family::attention, attention_s(false), 1, {out_, statistics_});
+  const bool unfused = b_->scenario().training.unfused_attention;
+  Op& op = b_->fixed("core attention", Family::attention, attention_s(false), unfused ? 4 : 1,
+                     {out_, statistics_, scores_}, {scores_});
   if (cp) op.frees.push_back(kv_gathered_);
   if (!keep_statistics) op.frees.push_back(statistics_);
 }
@@ -240,8 +256,8 @@ void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Nor
   b_->linear("attention projection dgrad", Family::attention, {t, v_width, s.hidden, cost::GemmPass::dgrad},
              {grad_out_});
   projected_->before_wgrad();
-  Op& wgrad = b_->linear("attention projection wgrad", Family::attention, {s.hidden, v_width, t, cost::GemmPass::wgrad},
-                         {dummy_}, {dummy_});
+  Op& wgrad =
+      b_->linear("attention projection wgrad", Family::attention, {s.hidden, v_width, t, cost::GemmPass::wgrad}, {});
   projected_->drop(wgrad);
   grad_projected_->drop(wgrad);
   if (tp) wgrad.frees.push_back(grad_full_);
@@ -259,20 +275,15 @@ void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Nor
   if (cp)
     b_->collective("gather keys and values again", topology::GroupKind::cp, cost::Collective::all_gather,
                    gathered_kv_bytes(), {kv_gathered_});
-  b_->fixed("core attention backward", Family::attention, attention_s(true), 3, {grad_q_, grad_k_, grad_v_, workspace_},
-            {workspace_, grad_out_, out_, statistics_, q_, k_});
+  b_->fixed("core attention backward", Family::attention, attention_s(true), 3,
+            {grad_q_, grad_k_, grad_v_, workspace_, grad_scores_},
+            {grad_scores_, workspace_, grad_out_, out_, statistics_, q_, k_, v_});
   if (cp) {
     b_->last().allocates.push_back(grad_kv_gathered_);
     b_->last().frees.push_back(kv_gathered_);
     b_->collective("reduce key and value gradients", topology::GroupKind::cp, cost::Collective::reduce_scatter,
                    gathered_kv_bytes(), {}, {grad_kv_gathered_});
   }
-  Op& core = b_->last();
-  if (mla())
-    core.frees.push_back(v_);
-  else
-    core.frees.push_back(qkv_);
-
   if (recompute_norm_ && !norm_first) norm.recompute();
   // The gradient of the normed input: summed over tp ranks by a reduce-scatter, so a rank holds it once whole, once as
   // its slice.

@@ -66,15 +66,19 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   const auto kind = TensorKind::logits_loss;
   const TensorId x_in =
       b.tensor(TensorKind::activations_dense, "final norm input", shape.tokens_local * shape.hidden * kD);
-  const TensorId gathered = b.tensor(kind, "final norm output gathered", t * shape.hidden * kD);
+  // Megatron gathers into one buffer that it keeps (static_memory.cpp).
+  const bool keeps_buffer = scenario.training.framework == scenario::Framework::megatron;
+  const TensorId gathered = b.tensor(kind, "final norm output gathered", keeps_buffer ? 0 : t * shape.hidden * kD);
   const TensorId logits = b.tensor(kind, "logits (bf16)", logits_elements * kD);
-  const TensorId softmax = b.tensor(kind, "softmax (fp32)", logits_elements * 4);
+  const bool in_place = scenario.training.in_place_cross_entropy;
+  const TensorId softmax = b.tensor(kind, "softmax (fp32)", in_place ? 0 : logits_elements * 4);
   const bool eager = !scenario.training.fused_cross_entropy;
   const bool titan = eager && scenario.training.framework == scenario::Framework::torchtitan;
   const TensorId wide_logits = b.tensor(kind, "logits (fp32)", titan ? logits_elements * 4 : 0);
   const TensorId grad_wide = b.tensor(kind, "logits gradient (fp32)", titan ? logits_elements * 4 : 0);
   const TensorId grad_softmax = b.tensor(kind, "log-softmax gradient (fp32)", titan ? logits_elements * 4 : 0);
-  const TensorId grad_logits = b.tensor(kind, "logits gradient (bf16)", logits_elements * kD);
+  // In place: the tensor of the logits holds their gradient since forward.
+  const TensorId grad_logits = in_place ? logits : b.tensor(kind, "logits gradient (bf16)", logits_elements * kD);
   const TensorId grad_partial = b.tensor(kind, "final norm gradient partial", t * shape.hidden * kD);
   const TensorId grad_norm = b.tensor(kind, "final norm output gradient", shape.tokens_local * shape.hidden * kD);
   const TensorId grad_in =
@@ -95,12 +99,15 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
              {logits});
     b.memory("cross-entropy", Family::loss, static_cast<double>(logits_elements * 3 * 4), 2, {softmax}, {wide_logits},
              cost::MemoryAccess::loss);
+  } else if (in_place) {
+    b.memory("cross-entropy in place", Family::loss, static_cast<double>(logits_elements * 3 * kD), 2, {softmax}, {},
+             cost::MemoryAccess::loss);
   } else {
     // bf16 logits are read, an fp32 copy is written and turned into the softmax in place. Unfused, each of its steps
     // (copy, maximum, difference, exponential, sum, quotient) reads, and but for two writes, the copy by itself.
     const std::int64_t moved = eager ? kD + 9 * 4 : kD + 3 * 4;
-    b.memory("cross-entropy", Family::loss, static_cast<double>(logits_elements * moved), eager ? 14 : 8, {softmax}, {},
-             cost::MemoryAccess::loss);
+    b.memory("cross-entropy", Family::loss, static_cast<double>(logits_elements * moved), eager ? 14 : 8, {softmax},
+             {logits}, cost::MemoryAccess::loss);
   }
   if (tp) b.collective("cross-entropy all-reduce", kTp, cost::Collective::all_reduce, t * 3 * 4, {});
 
@@ -111,10 +118,12 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
              {softmax, grad_softmax}, cost::MemoryAccess::loss);
     b.memory("logits gradient to bf16", Family::loss, static_cast<double>(logits_elements * (4 + kD)), 1, {grad_logits},
              {grad_wide});
+  } else if (in_place) {  // scaled by the loss's own gradient
+    b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * 2 * kD), 1, {}, {softmax});
   } else {  // in place of the softmax, then its bf16 copy
     const std::int64_t moved = eager ? 3 * 4 + kD : 2 * 4 + kD;
     b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * moved), eager ? 6 : 4,
-             {grad_logits}, {softmax, logits}, cost::MemoryAccess::loss);
+             {grad_logits}, {softmax}, cost::MemoryAccess::loss);
   }
   if (tp) b.collective("output all-gather again", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered});
   b.gemm("output layer dgrad", Family::loss, {t, shape.hidden, v, cost::GemmPass::dgrad},

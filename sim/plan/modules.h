@@ -54,8 +54,7 @@ class Mlp {
   Norm* input_;
   std::string name_;
   std::int64_t width_, first_;  // second matrix's input, first matrix's output (twice that with a gate)
-  TensorId gathered_, fc1_, silu_, act_, partial_, grad_full_, grad_act_, grad_fc1_, grad_partial_, dummy_fc1_,
-      dummy_fc2_;
+  TensorId gathered_, fc1_, silu_, act_, partial_, grad_full_, grad_act_, grad_fc1_, grad_partial_;
   LinearInput own_input_, activated_, grad_output_, grad_first_;
 };
 
@@ -82,9 +81,9 @@ class Attention {
   bool recompute_core_, recompute_up_, recompute_norm_;
   TensorId gathered_, qkv_, qk_normed_input_, qk_statistics_, q_, k_, v_, q_latent_, q_latent_normed_, kv_latent_,
       kv_latent_normed_, latents_gathered_, q_up_, kv_up_;
-  TensorId out_, statistics_, partial_, reduced_;
+  TensorId out_, statistics_, scores_, grad_scores_, partial_, reduced_;
   TensorId grad_full_, grad_out_, grad_q_, grad_k_, grad_v_, workspace_, kv_gathered_, grad_kv_gathered_, grad_qkv_,
-      grad_up_, grad_latents_, grad_partial_, dummy_;
+      grad_up_, grad_latents_, grad_partial_;
   bool narrow_saved_;                                                   // copies are kept in place of bf16 inputs
   std::optional<LinearInput> projected_, grad_projected_, grad_joint_;  // output projection; qkv or up-projections
   std::optional<LinearInput> query_input_, latent_input_;               // mla: down-projections (or query projection)

@@ -133,7 +133,7 @@ class Routed {
   std::int64_t slots_;                 // rows of a static buffer; 0: as many as arrive
   std::int64_t ffn_, first_, hidden_;  // widths of the second matrix's input and the first one's output
   std::vector<Chunk> chunks_;
-  TensorId scores_, dummy_fc1_, dummy_fc2_;
+  TensorId scores_;
   TensorId hosted_weights_, hosted_gradients_, returned_gradients_;
 };
 

@@ -83,9 +83,6 @@ Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind, 
   partial_ = b_->tensor(dense, name_ + " partial output", s.tokens * s.hidden * kD);
   grad_act_ = b_->tensor(kind, name_ + " activation gradient", s.tokens * width_ * kD);
   grad_partial_ = b_->tensor(dense, name_ + " partial input gradient", s.tokens * s.hidden * kD);
-  // Transformer Engine returns an empty weight gradient from a linear whose gradient was accumulated in place.
-  dummy_fc1_ = b_->tensor(TensorKind::workspace, name_ + " gate-up returned weight gradient", first_ * s.hidden * kD);
-  dummy_fc2_ = b_->tensor(TensorKind::workspace, name_ + " down returned weight gradient", width_ * s.hidden * kD);
 }
 
 void Mlp::forward(TensorId output, bool keep) {
@@ -121,8 +118,7 @@ void Mlp::backward(TensorId grad_input, bool allocates_grad) {
   grad_output_.cast(true);
   b_->linear(name_ + " down dgrad", Family::dense, {s.tokens, width_, s.hidden, cost::GemmPass::dgrad}, {grad_act_});
   activated_.before_wgrad();
-  Op& down = b_->linear(name_ + " down wgrad", Family::dense, {s.hidden, width_, s.tokens, cost::GemmPass::wgrad},
-                        {dummy_fc2_}, {dummy_fc2_});
+  Op& down = b_->linear(name_ + " down wgrad", Family::dense, {s.hidden, width_, s.tokens, cost::GemmPass::wgrad}, {});
   activated_.drop(down);
   grad_output_.drop(down);
   if (tp) down.frees.push_back(grad_full_);
@@ -141,7 +137,7 @@ void Mlp::backward(TensorId grad_input, bool allocates_grad) {
       b_->linear(name_ + " gate-up dgrad", Family::dense, {s.tokens, s.hidden, first_, cost::GemmPass::dgrad}, {});
   dgrad.allocates.push_back(own ? grad_input : grad_partial_);
   Op& wgrad = b_->linear(name_ + " gate-up wgrad", Family::dense, {first_, s.hidden, s.tokens, cost::GemmPass::wgrad},
-                         {dummy_fc1_}, {dummy_fc1_, grad_fc1_});
+                         {}, {grad_fc1_});
   grad_first_.drop(wgrad);
   if (!fused) own_input_.drop(wgrad);
   if (tp) wgrad.frees.push_back(gathered_);

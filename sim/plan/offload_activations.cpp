@@ -19,7 +19,7 @@ std::vector<std::string_view> saved_by(OffloadModule module) {
     case OffloadModule::qkv_linear:
       return {"attention norm output", "attention norm output, quantised"};
     case OffloadModule::core_attn:
-      return {"qkv", "query", "key", "value"};
+      return {"query", "key", "value", "attention probabilities"};
     case OffloadModule::attn_proj:
       return {"attention output", "attention output, quantised"};
     case OffloadModule::mlp_norm:

@@ -61,10 +61,6 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
   hidden_ = s.hidden;
   for (std::size_t i = 0; i < static_cast<std::size_t>(treatment.chunks); ++i) chunks_.push_back(make_chunk(i));
   scores_ = b_->tensor(kMoe, "selection scores", s.tokens_local * scenario.model.moe.top_k * 4);
-  dummy_fc1_ = b_->tensor(TensorKind::workspace, "expert gate-up returned weight gradients",
-                          s.local_experts * first_ * hidden_ * kD);
-  dummy_fc2_ =
-      b_->tensor(TensorKind::workspace, "expert down returned weight gradients", s.local_experts * ffn_ * hidden_ * kD);
   make_instance_tensors();
 }
 
@@ -301,8 +297,7 @@ void Routed::expert_backward(std::size_t i) {
   grad_output.cast(true);
   b_->grouped("expert down dgrad", hidden_, ffn_, cost::GemmPass::dgrad, in, {c.grad_act});
   activated.before_wgrad();
-  Op& down = b_->grouped("expert down wgrad", hidden_, ffn_, cost::GemmPass::wgrad, in, {dummy_fc2_},
-                         {dummy_fc2_, c.grad_fc2});
+  Op& down = b_->grouped("expert down wgrad", hidden_, ffn_, cost::GemmPass::wgrad, in, {}, {c.grad_fc2});
   activated.drop(down);
   grad_output.drop(down);
   Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, (2 * first_ + ffn_) * kD + 2 * kProbability, in,
@@ -312,8 +307,7 @@ void Routed::expert_backward(std::size_t i) {
   grad_first.cast(true);
   b_->grouped("expert gate-up dgrad", first_, hidden_, cost::GemmPass::dgrad, in, {c.grad_input});
   rows.before_wgrad();
-  Op& up = b_->grouped("expert gate-up wgrad", first_, hidden_, cost::GemmPass::wgrad, in, {dummy_fc1_},
-                       {dummy_fc1_, c.grad_fc1});
+  Op& up = b_->grouped("expert gate-up wgrad", first_, hidden_, cost::GemmPass::wgrad, in, {}, {c.grad_fc1});
   rows.drop(up);
   grad_first.drop(up);
 }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "model/parameters.h"
+#include "plan/library_memory.h"
 #include "plan/linear_input.h"
 #include "plan/shape.h"
 #include "plan/write_programs.h"
@@ -166,7 +167,10 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
         on_device((optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes) * owned);
   }
   const auto& overheads = scenario.hardware.overheads;
-  at(memory.load, TensorKind::workspace) = static_cast<std::int64_t>(overheads.workspace.value);
+  at(memory.load, TensorKind::workspace) = product_workspace_bytes(scenario, stage);
+  // Made in the first backward, there ever after.
+  at(memory.moments, TensorKind::workspace) = returned_gradient_bytes(scenario, stage);
+  at(memory.moments, TensorKind::communication) = gather_buffer_bytes(scenario, stage);
   memory.context_bytes = static_cast<std::int64_t>(overheads.context.value);
   memory.communicators = 1;  // the world group
   for (std::int64_t degree :
@@ -180,7 +184,9 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
 std::int64_t StaticMemory::steady_bytes() const {
   std::int64_t sum = 0;
   for (std::size_t kind = 0; kind < kTensorKinds; ++kind)
-    if (static_cast<TensorKind>(kind) != TensorKind::workspace) sum += load[kind] + moments[kind];
+    if (static_cast<TensorKind>(kind) != TensorKind::workspace &&
+        static_cast<TensorKind>(kind) != TensorKind::communication)
+      sum += load[kind] + moments[kind];
   return sum;
 }
 

@@ -201,6 +201,14 @@ void change_layers(const Run& run, Architecture& arch, std::vector<base::Fault>&
   arch.source = "row " + run.id + ": " + run.model + " with " + run.arch;
 }
 
+// Shapes that a source gives a model of a known name, other than the published ones.
+void take_source_shape(const Run& run, RunModel& result) {
+  if (run.model == "llama3.1-405b" && run.source.find("SimuMax") != std::string::npos) {
+    result.arch.attention.kv_heads = 16;
+    result.assumptions.push_back("num_query_groups: 16, as configs/models/llama3-405b.json of this source has it");
+  }
+}
+
 // The checks of a model file, so that what is wrong is found at the cell.
 void check_shape(const Run& run, RunModel& result, std::vector<base::Fault>& faults) {
   base::Faults found;
@@ -253,6 +261,7 @@ RunModel model_of(const Run& run, const std::vector<std::string>& data_dirs, std
     return result;
   }
   change_layers(run, result.arch, faults);
+  take_source_shape(run, result);
   if (faults.size() == before) check_shape(run, result, faults);
   return result;
 }

@@ -149,6 +149,27 @@ class Mapper {
       assume(fmt::format("{} layers over {} stages: embedding and loss count as one layer each", layers, stages()));
       return;
     }
+    // Megatron-Bridge's layouts of DeepSeek-V3: every stage as many layers as fit, those that are left on the last.
+    if (model_.arch.id.starts_with("deepseek-v3") || model_.arch.id.starts_with("kimi-k2")) {
+      const std::int64_t n = stages(), each = (layers + n - 1) / n;
+      // Where the last would be left without any, the first has fewer.
+      const bool first_shorter = layers - (n - 2) * each >= 1 && n * each - layers >= each;
+      std::string text = "E";
+      const std::int64_t first = first_shorter ? layers - (n - 2) * each : each;
+      std::int64_t left = layers - first;
+      text += std::string(static_cast<std::size_t>(first), 't');
+      for (std::int64_t stage = 1; stage < n; ++stage) {
+        const std::int64_t here = std::min(each, left);
+        text += "|" + std::string(static_cast<std::size_t>(here), 't');
+        left -= here;
+      }
+      if (left == 0) {
+        text += (model_.arch.mtp_layers > 0 ? "mL" : "L");
+        section.add("pipeline_model_parallel_layout", "\"" + text + "\"");
+        assume("pp_layout: " + text + ", as Megatron-Bridge divides these models");
+        return;
+      }
+    }
     result_.missing = fmt::format(
         "pp_layout is not stated, and neither {} layers nor {} (with embedding and loss) divide by pp x vpp = {}",
         layers, layers + 2, stages());
@@ -164,21 +185,51 @@ class Mapper {
     if (!run_.precision.empty() && run_.precision != "bf16") section.add("precision", run_.precision);
     if (torchtitan_) section.add("framework", "torchtitan");
     loss_fusion(section);
+    attention(section);
     if (!run_.cuda_graph.empty() && run_.cuda_graph != "none") {
       section.add("cuda_graph_impl", run_.cuda_graph);
       section.add_list("cuda_graph_scope", run_.cuda_graph_scope);
     }
     if (run_.tp_comm_overlap.value_or(false)) section.add("tp_comm_overlap", "true");
-    section.add_if("overlap_grad_reduce", run_.grad_overlap);
+    const bool overlaps = run_.grad_overlap.value_or(from("Megatron-Bridge"));
+    if (overlaps) {
+      section.add("overlap_grad_reduce", "true");
+      section.add("overlap_param_gather", "true");
+    }
+    if (overlaps && !run_.grad_overlap) {
+      assume("gradients are reduced and parameters gathered beside the layers, as recipes of Megatron-Bridge do");
+    }
     return section.text();
   }
 
   bool notes_say(std::string_view words) const { return run_.notes.find(words) != std::string::npos; }
 
+  bool from(std::string_view source) const { return run_.source.find(source) != std::string::npos; }
+
+  // Megatron's functional tests of MoE models run attention unfused (`--attention-backend unfused` in their
+  // model_config.yaml) but where they resume from a checkpoint, capture graphs, divide parameters or the sequence;
+  // those of GPT-2's shape keep Megatron's dropout of 0.1.
+  void attention(Section& section) {
+    if (!from("tests/functional_tests") || from("_resume_") || from("cudagraph") || from("_fsdp") ||
+        run_.cp.value_or(1) > 1) {
+      return;
+    }
+    section.add("attention_backend", "unfused");
+    const bool gpt2 = model_.arch.mlp == model::MlpKind::gelu;
+    if (gpt2) section.add("attention_dropout", "0.1");
+    assume(gpt2 ? "attention: unfused, with dropout, as Megatron's functional tests run it"
+                : "attention: unfused, as Megatron's functional tests run it");
+  }
+
   // No column has it. Notes may say it; the GPT-2 recipes in Megatron's own tests leave Megatron's default, off. The
   // rungs of Primus' optimisation ladder before "+loss fusion" are called "base".
   void loss_fusion(Section& section) {
     if (notes_say("fused cross-entropy yes")) return;
+    if (from("Megatron-Bridge")) {
+      section.add("cross_entropy_fusion_impl", "te");
+      assume("cross-entropy: Transformer Engine's, in place, as recipes of Megatron-Bridge set it");
+      return;
+    }
     const bool gpt2 = run_.model == "arch" && model_.arch.mlp == model::MlpKind::gelu;
     const bool base = run_.framework == "primus" && notes_say(" base;");
     if (!gpt2 && !base && !notes_say("fused cross-entropy no")) return;
@@ -194,17 +245,27 @@ class Mapper {
     const std::string sharding = run_.sharding.empty() ? usual : run_.sharding;
     if (sharding != "zero1") section.add("sharding", sharding);
     if (run_.shard_group && !is_whole_group(*run_.shard_group)) section.add("shard_group", *run_.shard_group);
-    if (!run_.main_grads_dtype.empty() && run_.main_grads_dtype != "fp32") {
-      section.add("main_grads_dtype", run_.main_grads_dtype);
-    }
-    if (!run_.moments_dtype.empty() && run_.moments_dtype != "fp32") {
-      section.add("exp_avg_dtype", run_.moments_dtype);
-      section.add("exp_avg_sq_dtype", run_.moments_dtype);
+    const std::string gradients = recipe_type(run_.main_grads_dtype, "main_grads_dtype", from("Megatron-Bridge"));
+    if (gradients != "fp32") section.add("main_grads_dtype", gradients);
+    // Recipes of models with DeepSeek-V3's layers.
+    const bool narrow_moments = from("Megatron-Bridge") && model_.arch.attention.kind == model::AttentionKind::mla;
+    const std::string moments = recipe_type(run_.moments_dtype, "moments_dtype", narrow_moments);
+    if (moments != "fp32") {
+      section.add("exp_avg_dtype", moments);
+      section.add("exp_avg_sq_dtype", moments);
     }
     if (!run_.grad_reduce_dtype.empty() && run_.grad_reduce_dtype != "fp32") {
       section.add("grad_reduce_dtype", run_.grad_reduce_dtype);
     }
     return section.text();
+  }
+
+  // A type that the row states, else bf16 where the recipes of its source set it (Megatron-Bridge: bf16_mixed without
+  // grad_reduce_in_fp32; precision-aware optimizer).
+  std::string recipe_type(const std::string& stated, const char* column, bool bf16) {
+    if (!stated.empty()) return stated;
+    if (bf16) assume(fmt::format("{}: bf16, as recipes of Megatron-Bridge set it", column));
+    return bf16 ? "bf16" : "fp32";
   }
 
   // The data-parallel ranks with their context-parallel ones: what states are sharded over unless it is stated.

@@ -118,6 +118,14 @@ void read_training(config::Reader reader, Raw& raw) {
       static_cast<Precision>(supported_choice(reader, "precision", precision_names(), later_precisions, 0));
   raw.training.framework = static_cast<Framework>(reader.choice_or("framework", framework_names(), 0));
   raw.training.fused_cross_entropy = reader.flag_or("cross_entropy_loss_fusion", true);
+  const std::array<std::string, 2> impls = {"native", "te"};
+  raw.training.in_place_cross_entropy = reader.choice_or("cross_entropy_fusion_impl", impls, 0) == 1;
+  if (raw.training.in_place_cross_entropy && !raw.training.fused_cross_entropy) {
+    reader.fault("cross_entropy_fusion_impl", "the cross-entropy is not fused", "cross_entropy_loss_fusion: true");
+  }
+  const std::array<std::string, 4> backends = {"auto", "flash", "fused", "unfused"};
+  raw.training.unfused_attention = reader.choice_or("attention_backend", backends, 0) == 3;
+  raw.training.attention_dropout = reader.real_or("attention_dropout", 0.0, {0.0, 1.0});
   raw.training.cuda_graphs = static_cast<CudaGraphs>(reader.choice_or("cuda_graph_impl", cuda_graph_names(), 0));
   read_graph_scope(reader, raw.training);
   raw.training.tp_comm_overlap = reader.flag_or("tp_comm_overlap", false);

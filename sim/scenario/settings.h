@@ -42,6 +42,10 @@ struct Training {
   Precision precision = Precision::bf16;
   Framework framework = Framework::megatron;
   bool fused_cross_entropy = true;
+  bool in_place_cross_entropy = false;  // Transformer Engine's: the gradient replaces the logits in forward
+  // Scores of all pairs as tensors, in place of a fused attention kernel; with dropout its masks too.
+  bool unfused_attention = false;
+  double attention_dropout = 0;
   CudaGraphs cuda_graphs = CudaGraphs::none;
   std::set<std::string> cuda_graph_scope;  // modules that are captured; empty: whole layers
   bool tp_comm_overlap = false, overlap_grad_reduce = false, overlap_param_gather = false;
