@@ -86,10 +86,22 @@ void check_sizes(const Scenario& scenario, const Places& places, base::Faults& f
   }
 }
 
+namespace {
+
+// Ranks whose programs are run: where loads repeat, at most one expert group of each stage stands for all
+// (plan/fold.h).
+std::int64_t computed_ranks(const Scenario& scenario) {
+  const bool repeats = !scenario.loads || scenario.loads->same_every_time();
+  if (!repeats || scenario.policies.lrmoe || scenario.policies.capacity) return scenario.layout.world;
+  return std::min(scenario.layout.world, scenario.layout.pp * scenario.layout.ep * scenario.layout.etp);
+}
+
+}  // namespace
+
 double estimated_operations(const Scenario& scenario) {
   constexpr double kOfLayer = 60.0, kOfChunk = 24.0;  // forward and backward together, with recomputation
   const double steps = real(scenario.microbatches()) * real(scenario.training.iterations);
-  const double visits = real(scenario.layout.world) * real(most_layers(scenario)) * steps;
+  const double visits = real(computed_ranks(scenario)) * real(most_layers(scenario)) * steps;
   const double operations = visits * (kOfLayer + kOfChunk * real(most_chunks(scenario.policies)));
   if (!scenario.policies.lrmoe && !scenario.policies.capacity) return operations;
   // Scoring and selecting a token copy takes about half as long as an operation.
@@ -103,8 +115,9 @@ double estimated_bytes(const Scenario& scenario) {
   // One iteration's decisions: per MoE layer, microbatch and expert group, for each chunk a matrix of members and the
   // rows of every expert; per rank what the engine and the report keep.
   const double ep = real(scenario.layout.ep), experts = real(scenario.model.moe.experts);
-  const double groups =
-      real(scenario.layout.edp()) * real(scenario.microbatches()) * real(scenario.model.moe_layer_count());
+  const bool once = computed_ranks(scenario) < scenario.layout.world;
+  const double groups = (once ? 1.0 : real(scenario.layout.edp()) * real(scenario.microbatches())) *
+                        real(scenario.model.moe_layer_count());
   const double sides = scenario.policies.lrmoe ? 2.0 : 1.0;
   const double decision =
       400.0 + sides * real(most_chunks(scenario.policies)) * (4.0 * ep * ep + 12.0 * experts + 4.0 * ep + 120.0);
@@ -118,7 +131,7 @@ void check_work(const Scenario& scenario, double limit, const Places& places, ba
         places.where("training.global_batch_size"),
         fmt::format("needs about {:.1e} operations ({} ranks x {} layers of a stage x {} microbatches x {} iterations, "
                     "up to {} chunks), more than the bound of {:.1e}",
-                    operations, scenario.layout.world, most_layers(scenario), scenario.microbatches(),
+                    operations, computed_ranks(scenario), most_layers(scenario), scenario.microbatches(),
                     scenario.training.iterations, most_chunks(scenario.policies), kOperations * limit),
         fmt::format("--limit {:.0f} allows it", std::ceil(operations / kOperations)));
   }

@@ -150,9 +150,10 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
   scenario.training.schedule = schedule;
   scenario.warnings.insert(scenario.warnings.end(), import_warnings.begin(), import_warnings.end());
   check_sizes(scenario, raw.places, faults);
-  check_work(scenario, options.limit, raw.places, faults);
   faults.throw_if_any();
   set_loads(scenario, raw.routing, trace);
+  check_work(scenario, options.limit, raw.places, faults);
+  faults.throw_if_any();
   return scenario;
 }
 

@@ -9,28 +9,29 @@ using namespace moeplan::scenario;
 using namespace moeplan::scenario::testing;
 
 TEST_CASE("the operations of a run are counted from its loops") {
-  // 8 ranks x 4 layers x 2 microbatches x (60 + 24 x 4 chunks) = 64 x 156
-  CHECK(estimated_operations(resolve()) == 9984.0);
+  // Balanced: one expert group of 4 stands for both. 4 ranks x 4 layers x 2 microbatches x (60 + 24 x 4 chunks)
+  CHECK(estimated_operations(resolve()) == 32.0 * 156.0);
   Options options = options_with();
   options.iterations = 3;
-  CHECK(estimated_operations(resolve_with(kSmall, options)) == 3.0 * 9984.0);
-  // Without policies 64 x 84; the adaptive rule counts its largest bin; LRMoE adds half of 16 x 128 x 2 x 3 copies.
-  CHECK(estimated_operations(resolve(kSmall, {{"policies", "{}"}})) == 64.0 * 84.0);
-  CHECK(estimated_operations(resolve(kSmall, {{"policies", "{ memfine: { bins: [1, 8] } }"}})) == 64.0 * 252.0);
+  CHECK(estimated_operations(resolve_with(kSmall, options)) == 3.0 * 32.0 * 156.0);
+  // Without policies 32 x 84; the adaptive rule counts its largest bin; under LRMoE every rank of 8 has draws of its
+  // own, and half of 16 x 128 x 2 x 3 copies is added.
+  CHECK(estimated_operations(resolve(kSmall, {{"policies", "{}"}})) == 32.0 * 84.0);
+  CHECK(estimated_operations(resolve(kSmall, {{"policies", "{ memfine: { bins: [1, 8] } }"}})) == 32.0 * 252.0);
   CHECK(estimated_operations(resolve(kSmall, {{"policies", "{ lrmoe: {} }"}})) == 64.0 * 84.0 + 6144.0);
 }
 
 TEST_CASE("work above the bound is refused with the estimate and the limit that allows it") {
-  // 1e9 / 9984 = 100160.3 iterations.
+  // 1e9 / 4992 = 200320.5 iterations.
   Options options = options_with();
-  options.iterations = 100160;
+  options.iterations = 200320;
   CHECK(faults_with(kSmall, options).empty());
-  options.iterations = 100161;
+  options.iterations = 200321;
   const std::vector<base::Fault> faults = faults_with(kSmall, options);
   REQUIRE(faults.size() == 1);
   const std::string text = base::format_fault(faults[0]);
   CHECK(holds(text,
-              "needs about 1.0e+09 operations (8 ranks x 4 layers of a stage x 2 microbatches x 100161 iterations"));
+              "needs about 1.0e+09 operations (4 ranks x 4 layers of a stage x 2 microbatches x 200321 iterations"));
   CHECK(holds(text, "--limit 2 allows it"));
   options.limit = 2.0;
   CHECK(faults_with(kSmall, options).empty());
@@ -38,8 +39,10 @@ TEST_CASE("work above the bound is refused with the estimate and the limit that 
 
 TEST_CASE("memory of many expert groups is estimated and bounded") {
   // 2^17 GPUs of one member each: 131,072 groups x 3 layers x 8 microbatches x (400 + 4 x (4 + 96 + 4 + 120)) bytes,
-  // and 4 kB a rank: 4.7e9.
-  const Settings many = {{"gpus", "131072"}, {"ep", "1"}, {"gbs", "1048576"}, {"seq", "4"}};
+  // and 4 kB a rank: 4.7e9. Under an expert capacity every group has rows of its own.
+  const Settings even = {{"gpus", "131072"}, {"ep", "1"}, {"gbs", "1048576"}, {"seq", "4"}};
+  Settings many = even;
+  many.emplace_back("policies", "{ capacity: {}, memfine: { rule: fixed, chunks: 4 } }");
   const std::string text = refusal(kSmall, many);
   CHECK(holds(text, "GiB of memory for the rows of 131072 expert groups, more than the bound of 4.0 GiB"));
   CHECK(holds(text, "--limit 2 allows it"));
