@@ -210,7 +210,7 @@ class Mapper {
   // model_config.yaml) but where they resume from a checkpoint, capture graphs, divide parameters or the sequence;
   // those of GPT-2's shape keep Megatron's dropout of 0.1.
   void attention(Section& section) {
-    if (!from("tests/functional_tests") || from("_resume_") || from("cudagraph") || from("_fsdp") ||
+    if (!from("tests/functional_tests/test_cases/moe/") || from("_resume_") || from("cudagraph") || from("_fsdp") ||
         run_.cp.value_or(1) > 1) {
       return;
     }
