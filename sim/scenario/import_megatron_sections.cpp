@@ -88,8 +88,10 @@ bool has_format(MegatronOptions& options, const std::string& name) {
 }
 
 std::string precision(MegatronOptions& options) {
-  const bool fp8 = has_format(options, "fp8_format") | has_format(options, "fp8");
-  const bool fp4 = has_format(options, "fp4_format") | has_format(options, "fp4");
+  // Each spelling is asked for, so that each counts as read.
+  bool fp8 = has_format(options, "fp8_format"), fp4 = has_format(options, "fp4_format");
+  fp8 = has_format(options, "fp8") || fp8;
+  fp4 = has_format(options, "fp4") || fp4;
   const std::string recipe = options.text_or("fp8_recipe", "delayed");
   const bool fp16 = options.flag("fp16");
   if (!fp16 && !options.flag("bf16")) {
@@ -176,7 +178,7 @@ std::string dtype(MegatronOptions& options, const std::string& name) {
 }
 
 std::string sharding(MegatronOptions& options) {
-  const bool fsdp = options.flag("use_megatron_fsdp") | options.flag("use_custom_fsdp");
+  const bool custom = options.flag("use_custom_fsdp"), fsdp = options.flag("use_megatron_fsdp") || custom;
   const bool torch = options.flag("use_torch_fsdp2"), distributed = options.flag("use_distributed_optimizer");
   const std::string strategy = options.text_or("data_parallel_sharding_strategy", "no_shard");
   if (torch) return "fsdp2";
