@@ -322,6 +322,7 @@ void finish(const Texts& texts, Arguments& arguments) {
   }
   if (arguments.command == Command::compare) {
     collect([&] { arguments.policies = parse_names(texts.policies, "--policies"); });
+    arguments.default_policies = texts.policies == Texts{}.policies;
   }
   if (arguments.command == Command::trace_info) {
     collect([&] { arguments.ep = parse_integers(texts.ep, "--ep", kMostRanks); });

@@ -36,6 +36,7 @@ struct Arguments {
   std::string csv, jsonl;             // sweep: files that rows are appended to, "" for none
   std::vector<std::int64_t> counts;   // chunks: ascending, distinct, >= 1
   std::vector<std::string> policies;  // compare: as typed, distinct
+  bool default_policies = false;      // they were not typed
   std::string oom_line;               // explain: the text of --oom-line, "" for none
   std::int64_t pairs = 6, top = 12;   // explain: best changes that pairs are made of; rows of its tables
   std::string trace;                  // trace info: the path

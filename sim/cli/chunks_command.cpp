@@ -8,13 +8,15 @@
 namespace moeplan::cli {
 namespace {
 
-// The bound of work was checked for the scenario's own chunk count; the largest one asked for may need more.
+// Rules and the bound of work were checked for the scenario's own policies; the largest count asked for may need more.
 void check_largest(const scenario::Scenario& scenario, std::int64_t chunks, double limit) {
   scenario::Scenario variant = scenario;
   policy::MemfineSettings settings = scenario.policies.memfine.value_or(policy::MemfineSettings{});
   settings.rule = policy::MemfineSettings::Rule::fixed;
   settings.chunks = chunks;
   variant.policies.memfine = settings;
+  if (const std::string obstacle = scenario::policy_obstacle(variant); !obstacle.empty())
+    throw base::Error({"chunks", 0, 0, {}}, obstacle);
   base::Faults faults;
   scenario::check_work(variant, limit, scenario::Places({"--counts " + std::to_string(chunks), 0, 0, {}}), faults);
   faults.throw_if_any();

@@ -24,11 +24,28 @@ void check_policies(const scenario::Scenario& scenario, const Arguments& argumen
   faults.throw_if_any();
 }
 
+// Of the default sets those that the scenario's dispatcher and layout allow.
+std::vector<std::string> possible(const scenario::Scenario& scenario, const std::vector<std::string>& sets,
+                                  std::ostream& err) {
+  std::vector<std::string> kept;
+  for (const std::string& names : sets) {
+    try {
+      (void)scenario::with_policies(scenario, names, {});
+      kept.push_back(names);
+    } catch (const base::Error& error) {
+      err << "note: " << names << " is left out: " << error.faults().front().message << "\n";
+    }
+  }
+  return kept;
+}
+
 }  // namespace
 
 int compare_command(const Context& context) {
-  const Arguments& arguments = context.arguments;
+  Arguments arguments = context.arguments;
   const auto scenario = load(arguments);
+  if (arguments.default_policies && scenario->model.moe_layer_count() > 0)
+    arguments.policies = possible(*scenario, arguments.policies, context.err);
   const base::Where where{"--policies " + report::joined(arguments.policies, ","), 0, 0, {}};
   check_policies(*scenario, arguments, where);
   const auto results = search::compare_policies(*scenario, arguments.policies, where, arguments.threads);

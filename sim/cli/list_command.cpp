@@ -70,7 +70,13 @@ report::Names names_of(const std::string& topic) {
       names.emplace_back(entry.name, entry.description);
     }
   } else if (topic == "dispatchers") {
-    names.emplace_back("alltoall", "tokens go to their experts by all-to-all inside the expert-parallel group");
+    const std::array<const char*, 4> descriptions = {
+        "whole rows to the rank of each expert, by all-to-all inside the expert-parallel group",
+        "all tokens to all ranks of the expert-parallel group, and sums back; Megatron's default",
+        "kernels that send a row once to each rank, and once to each domain over NICs",
+        "as deepep, into rows that are sorted by expert already; buffers may be of a fixed size"};
+    for (std::size_t i = 0; i < descriptions.size(); ++i)
+      names.emplace_back(scenario::dispatcher_names()[i], descriptions[i]);
   } else {
     names = scenario::scenario_keys();
   }

@@ -55,9 +55,13 @@ std::uint16_t chain_of(const plan::Op& op, plan::Lane lane) {
   return op.stream == Stream::ep ? own | kExchanges : own;
 }
 
-// What is fetched ahead of its use waits for nothing that the chain computes.
-bool fetches_ahead(const plan::Op& op) {
-  return op.asynchronous && (op.stream == Stream::gather || op.stream == Stream::from_host);
+// Gathered parameters and scattered gradients share the links, and so do exchanges of two microbatches: one after the
+// other. A copy back follows the copies out.
+constexpr std::uint16_t kDivided = stream_bit(Stream::gather) | stream_bit(Stream::reduce);
+
+std::uint16_t shared_links(const plan::Op& op) {
+  if (op.stream == Stream::gather || op.stream == Stream::reduce) return kDivided;
+  return op.stream == Stream::from_host ? stream_bit(Stream::to_host) : 0;
 }
 
 // Rendezvous keys: what meets (a group kind, or a pipeline border in one direction), which, and the how manyth time.
@@ -129,8 +133,7 @@ bool PlanSource::next(std::int64_t standing, TimedOp& out) {
   out = TimedOp{};
   const bool behind = op->stream == Stream::ep && visit->lane == plan::Lane::backward;
   out.stream = static_cast<std::uint8_t>(behind ? Stream::ep_behind : op->stream);
-  out.wait_streams =
-      static_cast<std::uint16_t>(fetches_ahead(*op) ? op->joins : chain_of(*op, visit->lane) | op->joins);
+  out.wait_streams = static_cast<std::uint16_t>(chain_of(*op, visit->lane) | shared_links(*op) | op->joins);
   out.issue_ps = op->captured ? 0 : to_ps(plan_, op->name, host.launch.value * op->launches);
   out.host_sync = op->host_sync;
   out.sync_ps = to_ps(plan_, op->name, host.sync.value);
@@ -305,11 +308,17 @@ void PlanSource::done(std::int64_t standing, const OpTimes& times) {
   attribute(state, *op, visit->lane, times);
 }
 
+std::int64_t PlanSource::all_exchanges_ps(const State& state) {
+  std::int64_t sum = 0;
+  for (const std::int64_t run : state.exchange_run_ps) sum += run;
+  return sum;
+}
+
 void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times) {
   if (op.asynchronous) return;  // beside the chain: nobody waits for it here
   if (lane != plan::Lane::alone && op.stream == Stream::ep) {
     // Under the other microbatch's compute: what shows is what the next op of the lane waits for.
-    state.exchange_run_ps = times.end_ps - times.start_ps;
+    state.exchange_run_ps[static_cast<std::size_t>(lane)] += times.end_ps - times.start_ps;
     return;
   }
   TimeParts& parts = state.time.parts;
@@ -320,13 +329,18 @@ void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, co
   const std::int64_t issued = std::min(times.issued_ps, times.ready_ps);
   parts.host_s += seconds(state.clock_ps, issued);
   const std::int64_t from = std::max(state.clock_ps, issued);
-  if (op.joins != 0) {
+  std::int64_t& exchanged_ps = state.exchange_run_ps[static_cast<std::size_t>(lane)];
+  if ((op.joins & stream_bit(Stream::from_host)) != 0) {
+    parts.exposed_offload_s += seconds(from, times.ready_ps);
+  } else if (op.joins != 0) {
     parts.exposed_dp_s += seconds(from, times.ready_ps);
   } else if (times.ready_ps > from) {  // an exchange that another microbatch did not hide: its run last, its wait first
-    const std::int64_t run = std::min(times.ready_ps - from, state.exchange_run_ps);
+    const std::int64_t run =
+        std::min(times.ready_ps - from, lane == plan::Lane::alone ? all_exchanges_ps(state) : exchanged_ps);
     parts.exposed_ep_s += static_cast<double>(run) * kPicosecond;
     parts.imbalance_wait_s += seconds(from, times.ready_ps - run);
   }
+  exchanged_ps = 0;
   // Only what lies behind the clock: of two microbatches that take turns one may have moved it on.
   const std::int64_t started = std::max(times.start_ps, state.clock_ps);
   const double wait = seconds(std::max(times.ready_ps, state.clock_ps), started), run = seconds(started, times.end_ps);

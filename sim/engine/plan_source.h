@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -37,7 +38,8 @@ class PlanSource : public ProgramSource {
     std::array<std::int64_t, topology::kGroupKinds> sequence{};  // collectives issued so far, by group kind
     std::array<std::int64_t, 4> transfers{};                     // sends and receives so far, by pipeline stream
     std::int64_t clock_ps = 0;                                   // end of the last op that the next one waits for
-    std::int64_t exchange_run_ps = 0;                            // of the last exchange beside another microbatch
+    // Running times of each lane's exchanges beside another microbatch, since an op of the lane last waited.
+    std::array<std::int64_t, 3> exchange_run_ps{};
     RankTime time;
   };
   // What a rendezvous needs to know when its last member arrives; made by the first.
@@ -55,6 +57,7 @@ class PlanSource : public ProgramSource {
   void dispatch_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
                           std::span<const std::int64_t> ranks);
   double collective_s(const plan::Op& op, std::int64_t bytes, std::span<const std::int64_t> ranks);
+  static std::int64_t all_exchanges_ps(const State& state);
   void attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times);
 
   // The standing ranks of a group, and all its ranks.

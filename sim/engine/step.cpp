@@ -5,8 +5,8 @@
 namespace moeplan::engine {
 
 double TimeParts::total() const {
-  double sum =
-      recompute_s + exposed_ep_s + exposed_tp_s + exposed_pp_s + exposed_dp_s + imbalance_wait_s + bubble_s + host_s;
+  double sum = recompute_s + exposed_ep_s + exposed_tp_s + exposed_pp_s + exposed_dp_s + exposed_offload_s +
+               imbalance_wait_s + bubble_s + host_s;
   for (double s : family_s) sum += s;
   return sum;
 }
@@ -18,6 +18,7 @@ void TimeParts::add(const TimeParts& other, double weight) {
   exposed_tp_s += weight * other.exposed_tp_s;
   exposed_pp_s += weight * other.exposed_pp_s;
   exposed_dp_s += weight * other.exposed_dp_s;
+  exposed_offload_s += weight * other.exposed_offload_s;
   imbalance_wait_s += weight * other.imbalance_wait_s;
   bubble_s += weight * other.bubble_s;
   host_s += weight * other.host_s;

@@ -15,10 +15,11 @@ namespace moeplan::engine {
 struct TimeParts {
   std::array<double, plan::kFamilies> family_s{};  // running, recompute not included; Family::communication stays 0
   double recompute_s = 0;
-  double exposed_ep_s = 0, exposed_tp_s = 0, exposed_pp_s = 0, exposed_dp_s = 0;  // the device runs nothing else
-  double imbalance_wait_s = 0;  // waiting at a collective of a group (EP, TP, DP) for slower members
-  double bubble_s = 0;          // waiting for a neighbour stage, or at the end for the other stages
-  double host_s = 0;            // the device waits for the host to issue
+  double exposed_ep_s = 0, exposed_tp_s = 0, exposed_pp_s = 0, exposed_dp_s = 0,
+         exposed_offload_s = 0;  // the device runs nothing else
+  double imbalance_wait_s = 0;   // waiting at a collective of a group (EP, TP, DP) for slower members
+  double bubble_s = 0;           // waiting for a neighbour stage, or at the end for the other stages
+  double host_s = 0;             // the device waits for the host to issue
   double total() const;
   void add(const TimeParts& other, double weight);
 };

@@ -37,6 +37,7 @@ void Routed::dispatch_allgather(std::size_t i) {
   const std::int64_t tokens = chunk_tokens() * peers(), cells = tokens * b_->scenario().model.moe.experts;
   b_->collective("gather routing map", kGroup, cost::Collective::all_gather, cells * kMapCell, {c.gathered_map})
       .launches = 2;
+  b_->last().announces = true;
   b_->collective("gather tokens", kGroup, cost::Collective::all_gather, tokens * hidden_ * kD, {c.gathered});
   // The rows of each local expert are counted here; the host sizes the buffers by them.
   Op& count = b_->memory("count rows of local experts", Family::router_permute, static_cast<double>(cells * kMapCell),

@@ -45,7 +45,7 @@ std::int32_t BlockSet::head(bool edge) {
 std::int32_t BlockSet::mtp(bool edge) {
   const std::int64_t h = plan_.scenario->model.hidden;
   return once({Kind::mtp, edge, {}, {}}, [&] {
-    return finished(make_mtp_block(*plan_.scenario, plan_.shape), {2 * h * h, 0}, edge);
+    return finished(make_mtp_block(*plan_.scenario, plan_.shape), {2 * h * h / plan_.shape.tp, 0}, edge);
   });
 }
 

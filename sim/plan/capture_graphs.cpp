@@ -29,7 +29,8 @@ bool in_scope(const Block& block, const Op& op, const std::set<std::string>& sco
   // The router's graph holds the norm before it and the shared expert, which runs there where it is not overlapped.
   if (scopes.contains("moe_router") && (shared || starts_with_any(op.name, {"MoE norm", "router"}))) return true;
   if (scopes.contains("shared_experts") && shared) return true;
-  return scopes.contains("moe_preprocess") && (op.name == "permute" || op.name == "dispatch layout");
+  return scopes.contains("moe_preprocess") &&
+         (op.name == "permute" || op.name == "dispatch layout" || op.name == "dispatch preprocessing");
 }
 
 }  // namespace

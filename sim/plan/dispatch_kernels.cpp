@@ -47,6 +47,7 @@ void Routed::plan_kernels(std::size_t i) {
   // HybridEP gathers the routing of all tokens; every rank finds by itself what it sends and gets.
   const std::int64_t map = chunk_tokens() * peers() * b_->scenario().model.moe.experts;
   b_->collective("gather routing map", kGroup, cost::Collective::all_gather, map, {c.gathered_map}).launches = 2;
+  b_->last().announces = true;
   Op& scan = b_->memory("dispatch preprocessing", Family::router_permute, static_cast<double>(2 * map), 3, {c.row_map},
                         {c.gathered_map});
   scan.host_sync = waits;

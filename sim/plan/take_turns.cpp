@@ -7,7 +7,7 @@ namespace {
 // Ops of one lane up to and including an exchange; parts of one or more visits.
 using Segment = std::vector<Visit>;
 
-bool exchanges(const Op& op) { return op.stream == Stream::ep && !op.host_sync; }
+bool exchanges(const Op& op) { return op.stream == Stream::ep && !op.host_sync && !op.announces; }
 
 std::vector<Segment> segments_of(const std::vector<Visit>& visits, const std::vector<Block>& blocks, Lane lane) {
   std::vector<Segment> segments(1);

@@ -85,9 +85,9 @@ class Writer {
 
   // A forward and the backward behind it that take turns: of different microbatches or virtual stages.
   bool pairs(const std::vector<schedule::Slot>& slots, std::size_t i) const {
-    if (!plan_.scenario->dispatch.overlap || i + 1 >= slots.size()) return false;
+    if (!slots[i].takes_turns || i + 1 >= slots.size()) return false;
     const schedule::Slot &first = slots[i], &second = slots[i + 1];
-    return first.direction == schedule::Direction::forward && second.direction == schedule::Direction::backward &&
+    return second.direction == schedule::Direction::backward &&
            (first.microbatch != second.microbatch || first.chunk != second.chunk);
   }
 
@@ -99,7 +99,7 @@ class Writer {
     for (std::size_t i = 0; i < chunk.entries.size(); ++i) {
       const Entry& entry = chunk.entries[i];
       Visit visit;
-      visit.block = block_of(entry, slot.microbatch, group, edge);
+      visit.block = block_of(entry, slot.microbatch, group, edge && !shares_matrix(chunk, i));
       visit.direction = slot.direction;
       visit.slot = static_cast<std::int32_t>(chunk.first_slot + static_cast<std::int64_t>(i));
       visit.layer = entry.layer;
@@ -109,6 +109,17 @@ class Writer {
     }
     if (!forward) std::reverse(visits.begin(), visits.end());
     return visits;
+  }
+
+  // Whether the entry's matrix is that of an entry before it, which in backward comes after it: the head of every MTP
+  // block, and a head that is tied to the embedding. It arrives and leaves once.
+  bool shares_matrix(const Chunk& chunk, std::size_t i) const {
+    if (chunk.entries[i].kind != Entry::Kind::head) return false;
+    const bool tied = plan_.scenario->model.tied_embeddings;
+    return std::any_of(chunk.entries.begin(), chunk.entries.begin() + static_cast<std::ptrdiff_t>(i),
+                       [&](const Entry& before) {
+                         return before.kind == Entry::Kind::head || (tied && before.kind == Entry::Kind::embedding);
+                       });
   }
 
   std::int32_t block_of(const Entry& entry, std::int64_t microbatch, std::int64_t group, bool edge) {

@@ -28,6 +28,7 @@ std::vector<TimePart> time_parts(const engine::TimeParts& parts) {
       {"exposed tensor-parallel", parts.exposed_tp_s},
       {"exposed pipeline", parts.exposed_pp_s},
       {"exposed data-parallel", parts.exposed_dp_s},
+      {"exposed offload", parts.exposed_offload_s},
       {"imbalance wait", parts.imbalance_wait_s},
       {"bubble", parts.bubble_s},
       {"host", parts.host_s},

@@ -143,7 +143,8 @@ Json time_json(const engine::TimeParts& mean) {
   json["exposed"] = {{"ep_s", mean.exposed_ep_s},
                      {"tp_s", mean.exposed_tp_s},
                      {"pp_s", mean.exposed_pp_s},
-                     {"dp_s", mean.exposed_dp_s}};
+                     {"dp_s", mean.exposed_dp_s},
+                     {"offload_s", mean.exposed_offload_s}};
   json["bubble_s"] = mean.bubble_s;
   json["imbalance_wait_s"] = mean.imbalance_wait_s;
   json["host_s"] = mean.host_s;

@@ -141,7 +141,9 @@ class ChoiceReader {
       if (value < 0 || value >= limit) {
         std::string hint = "an id that stands for \"no route\" is stated by an array 'missing' of the .npz";
         if (missing_) hint = fmt::format("only tokens all of whose ids are {} are without a route", *missing_);
-        return faults_.add(at(token, layer), fmt::format("expected ids from 0 to {}, got {}", limit - 1, integer_text(choices_, at_id)), hint);
+        return faults_.add(at(token, layer),
+                           fmt::format("expected ids from 0 to {}, got {}", limit - 1, integer_text(choices_, at_id)),
+                           hint);
       }
       const auto expert = static_cast<std::uint16_t>(value);
       if (std::find(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end(), expert) != ids.end()) {

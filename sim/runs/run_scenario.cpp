@@ -343,9 +343,10 @@ class Mapper {
     }
     if (run_.routing == "dense") fault("routing", "a model with experts routes, got 'dense'");
     if (run_.routing == "natural" || run_.routing == "drop") {
-      assume(fmt::format("routing: log-normal shares with sigma {}, the level of training with an auxiliary loss",
-                         kNaturalSigma));
-      return fmt::format("routing: {{ lognormal: {{ sigma: {}, seed: 1 }} }}\n", kNaturalSigma);
+      const double sigma = model_.arch.moe.experts <= kFewExperts ? kFewExpertsSigma : kNaturalSigma;
+      assume(
+          fmt::format("routing: log-normal shares with sigma {}, the level of training with an auxiliary loss", sigma));
+      return fmt::format("routing: {{ lognormal: {{ sigma: {}, seed: 1 }} }}\n", sigma);
     }
     if (run_.routing.empty()) assume("routing: balanced");
     return "routing: { balanced: true }\n";

@@ -148,6 +148,14 @@ std::string training(MegatronOptions& options, std::int64_t gpus) {
   section.add("precision", precision(options));
   // Megatron computes the loss unfused unless asked.
   section.add("cross_entropy_loss_fusion", options.flag("cross_entropy_loss_fusion") ? "true" : "false");
+  if (options.text_or("cross_entropy_fusion_impl", "native") == "te" && options.flag("cross_entropy_loss_fusion")) {
+    section.add("cross_entropy_fusion_impl", "te");
+  }
+  const double dropout = options.real("attention_dropout").value_or(0.1);  // Megatron's default
+  if (options.text_or("attention_backend", "auto") == "unfused") {
+    section.add("attention_backend", "unfused");
+    if (dropout > 0) section.add("attention_dropout", fmt::format("{}", dropout));
+  }
   cuda_graphs(options, section);
   for (const char* key : {"tp_comm_overlap", "overlap_grad_reduce", "overlap_param_gather"}) {
     if (options.flag(key)) section.add(key, "true");

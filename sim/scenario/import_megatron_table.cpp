@@ -55,11 +55,9 @@ constexpr auto kUnsupported = std::to_array<Unsupported>({
     {"squared_relu"},
     {"encoder_num_layers"},
     {"num_experts_per_group"},
-    {"cross_entropy_fusion_impl", "native"},
     {"mtp_use_repeated_layer"},
     {"dsa_indexer_topk"},
     {"hidden_dropout", "0.0"},
-    {"attention_dropout", "0.0"},
 });
 
 // Every option whose name starts so.
@@ -224,7 +222,6 @@ constexpr auto kIgnored = std::to_array<std::string_view>({
     "transformer_impl",
     "use_mcore_models",
     "use_flash_attn",
-    "attention_backend",
     "use_cpu_initialization",
     "distributed_backend",
     "eod_mask_loss",

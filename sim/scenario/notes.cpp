@@ -30,7 +30,9 @@ void assume_training(const Raw& raw, const Scenario& scenario, Lines& lines) {
 
 void assume_optimizer(const Raw& raw, Lines& lines) {
   if (!raw.places.stated("optimizer.sharding")) {
-    lines.push_back("optimizer.sharding is not stated: zero1 (Megatron's distributed optimizer)");
+    const bool titan = raw.training.framework == Framework::torchtitan;
+    lines.push_back(titan ? "optimizer.sharding is not stated: fsdp2, as training.framework is torchtitan"
+                          : "optimizer.sharding is not stated: zero1 (Megatron's distributed optimizer)");
   }
   for (const char* key : {"main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype", "main_params_dtype"}) {
     if (raw.places.stated(std::string("optimizer.") + key)) continue;
@@ -231,8 +233,26 @@ Lines warnings_of(const Raw& raw, const Scenario& scenario) {
   return lines;
 }
 
+namespace {
+
+// What Megatron-Core refuses under its overlap of expert-parallel exchanges; simulated all the same.
+void warn_overlap(const Scenario& scenario, Lines& lines) {
+  if (!scenario.dispatch.overlap) return;
+  const std::string key = "moe.overlap_moe_expert_parallel_comm: Megatron needs ";
+  if (scenario.layout.pp > 1 && scenario.layout.vpp == 1) {
+    lines.push_back(key + "virtual stages with a pipeline; without them each hop takes a forward and a backward");
+  }
+  if (scenario.dispatch.kind == Dispatcher::allgather) lines.push_back(key + "alltoall or flex, not allgather");
+  if (scenario.recompute.granularity == RecomputeGranularity::full) {
+    lines.push_back(key + "recompute_granularity other than full");
+  }
+}
+
+}  // namespace
+
 Lines policy_warnings(const Scenario& scenario) {
   Lines lines;
+  warn_overlap(scenario, lines);
   const bool routed = scenario.policies.memfine || scenario.policies.lrmoe;
   if (routed && scenario.recompute.granularity == RecomputeGranularity::selective &&
       scenario.recompute.has(RecomputeModule::moe)) {

@@ -149,6 +149,8 @@ Raw read_raw(const config::Node& root, base::Faults& faults) {
   read_cluster(reader.map("cluster"), raw);
   read_if_there(reader, "parallel", &read_parallel, raw);
   read_training(reader.map("training"), raw);
+  // Torchtitan divides parameters unless told otherwise.
+  if (raw.training.framework == Framework::torchtitan) raw.optimizer.sharding = Sharding::fsdp2;
   read_if_there(reader, "optimizer", &read_optimizer, raw);
   read_if_there(reader, "memory", &read_memory, raw);
   read_if_there(reader, "moe", &read_moe, raw);

@@ -94,8 +94,8 @@ void read_optimizer(config::Reader reader, Raw& raw) {
   const std::array<Dtype, 2> masters = {{{"fp32", 4}, {"fp16", 2}}};
   supported_choice(reader, "kind", kinds, later_kinds, 0);
   Optimizer& optimizer = raw.optimizer;
-  optimizer.sharding =
-      static_cast<Sharding>(reader.choice_or("sharding", sharding_names(), static_cast<std::size_t>(Sharding::zero1)));
+  optimizer.sharding = static_cast<Sharding>(
+      reader.choice_or("sharding", sharding_names(), static_cast<std::size_t>(optimizer.sharding)));
   optimizer.shard_group = reader.integer_or("shard_group", 0, {1, 1 << 17});
   if (optimizer.shard_group > 0 && !optimizer.shards_states()) {
     reader.fault("shard_group", "ddp keeps everything on every rank", "sharding: zero1 divides the optimizer states");

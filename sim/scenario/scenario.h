@@ -52,6 +52,9 @@ struct Scenario {
 // The matrix units that a precision of the scenario runs on.
 cost::Precision cost_precision(Precision precision);
 
+// What keeps the scenario's own set of policies from running with its dispatcher and layout; "" when nothing does.
+std::string policy_obstacle(const Scenario& scenario);
+
 // The same scenario under another set of policies, for compare: names joined by '+' ("none", "recompute-moe",
 // "capacity", "memfine", "lrmoe", "memfine+lrmoe"). Settings of the scenario are used where present, else memfine is
 // adaptive with bins 1, 2, 4, 8, and capacity and lrmoe take their defaults. "none" turns policies off and keeps the

@@ -67,12 +67,26 @@ void add_policy(const std::string& name, const Policies& settings, Scenario& sce
 
 }  // namespace
 
+std::string policy_obstacle(const Scenario& scenario) {
+  const Dispatcher kind = scenario.dispatch.kind;
+  const std::string& name = dispatcher_names()[static_cast<std::size_t>(kind)];
+  if (scenario.policies.lrmoe && kind != Dispatcher::alltoall)
+    return "lrmoe with the dispatcher " + name + " is not supported in this version; expected alltoall";
+  if (scenario.policies.lrmoe && scenario.layout.etp > 1)
+    return "lrmoe with expert tensor parallelism is not supported in this version; expected 1";
+  if (scenario.policies.memfine && kind == Dispatcher::allgather)
+    return "memfine cuts what is exchanged into chunks, and allgather gathers all tokens at once; expected alltoall, "
+           "deepep or hybridep";
+  return "";
+}
+
 Scenario with_policies(const Scenario& scenario, const std::string& names, const base::Where& where) {
   const std::vector<std::string> list = split_names(names);
   check_names(list, scenario, where);
   Scenario result = scenario;
   result.policies = {};
   for (const std::string& name : list) add_policy(name, scenario.policies, result);
+  if (const std::string obstacle = policy_obstacle(result); !obstacle.empty()) throw base::Error(where, obstacle);
   for (const std::string& old : policy_warnings(scenario)) std::erase(result.warnings, old);
   for (const std::string& line : policy_warnings(result)) result.warnings.push_back(line);
   return result;

@@ -39,7 +39,10 @@ std::vector<Slot> one_forward_ahead(const std::vector<Slot>& slots) {
   const auto ahead = static_cast<std::size_t>(first_backward - slots.begin());
   result.assign(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(ahead));
   for (std::size_t i = 0; i < backwards.size(); ++i) {
-    if (ahead + i < forwards.size()) result.push_back(forwards[ahead + i]);
+    if (ahead + i < forwards.size()) {
+      result.push_back(forwards[ahead + i]);
+      result.back().takes_turns = true;
+    }
     result.push_back(backwards[i]);
   }
   return result;

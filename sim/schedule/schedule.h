@@ -12,7 +12,8 @@ enum class Direction : std::uint8_t { forward, backward };
 struct Slot {
   Direction direction = Direction::forward;
   std::int64_t microbatch = 0;
-  std::int64_t chunk = 0;  // virtual stage on this rank; 0 without interleaving
+  std::int64_t chunk = 0;    // virtual stage on this rank; 0 without interleaving
+  bool takes_turns = false;  // a forward that may take turns with the backward behind it (one_forward_ahead)
 };
 
 // A schedule is a pure function of stage, stages, microbatches and chunks (virtual stages a rank; 1 where it does not

@@ -103,8 +103,8 @@ void set_ranks(const runs::Run& run, const Evaluation* e, ValidationRow& row) {
 ValidationRow validate_row(const runs::Run& run, const scenario::Options& options) {
   ValidationRow row;
   row.run = run;
-  row.judges_time = run.use == "time" || run.use == "time+mem";
-  row.judges_memory = run.use == "mem" || run.use == "time+mem";
+  row.judges_time = run.use.empty() || run.use == "time" || run.use == "time+mem";
+  row.judges_memory = run.use.empty() || run.use == "mem" || run.use == "time+mem";
   const Scope scope = scope_of(run);
   row.scope = scope_name(scope);
   runs::ResolvedRun resolved = runs::resolve_run(run, options);

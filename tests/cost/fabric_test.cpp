@@ -36,7 +36,7 @@ TEST_CASE("a domain of several hosts is one fast island") {
   CHECK(collective_time_s(Collective::all_gather, 160e6, first_ranks(8), cluster, profile) == Approx(889e-6));
   CHECK(send_time_s(1e6, 3, 4, cluster, profile) == Approx(14e-6));
   CHECK(send_time_s(1e6, 3, 11, cluster, profile) == Approx(115e-6));
-  for (const std::size_t members : {8, 16}) {
+  for (const std::size_t members : {std::size_t{8}, std::size_t{16}}) {
     const auto ranks = first_ranks(static_cast<std::int64_t>(members));
     CHECK(all_to_all_time(uniform(members, 1 << 20), ranks, cluster, profile).finish_s ==
           all_to_all_time(uniform(members, 1 << 20), ranks, reference, one_host).finish_s);

@@ -86,3 +86,44 @@ TEST_CASE("gradients and parameters that travel beside the layers cost less than
   CHECK(hidden.mean.exposed_dp_s < plain.mean.exposed_dp_s);
   for (const auto& rank : hidden.ranks) CHECK(rank.parts.total() == doctest::Approx(hidden.step_s).epsilon(1e-9));
 }
+
+TEST_CASE("overlap runs to its end whatever the stages, virtual stages and microbatches") {
+  for (const int pp : {2, 4})
+    for (const int vpp : {1, 2})
+      for (const int m : {1, 2, 3, 4, 8}) {
+        if (vpp > 1 && m % pp != 0) continue;
+        Small small;
+        small.model = "tiny-mla";
+        small.gpus = 2 * pp;
+        small.pp = pp;
+        small.ep = 2;
+        small.gbs = 2 * m;
+        if (vpp > 1 && small.make()->model.layer_count() % (pp * vpp) != 0) continue;
+        auto scenario = std::make_shared<scenario::Scenario>(*small.make());
+        scenario->dispatch.overlap = true;
+        CAPTURE(pp);
+        CAPTURE(m);
+        const auto plan = plan::make_plan(scenario, 0, 1);
+        const auto time = engine::run_step(plan);
+        for (const auto& rank : time.ranks) CHECK(rank.parts.total() == doctest::Approx(time.step_s).epsilon(1e-9));
+        scenario->training.schedule = "gpipe";
+        CHECK(engine::run_step(plan::make_plan(scenario, 0, 1)).step_s > 0);
+      }
+}
+
+TEST_CASE("copies of activations to the host and back follow each other") {
+  Small small;
+  small.seq = 4096;
+  auto scenario = std::make_shared<scenario::Scenario>(*small.make());
+  scenario->memory.offload_modules = {scenario::OffloadModule::core_attn};
+  scenario->hardware.network.host_link_bandwidth->value = 1e7;  // so slow that the copies are the step
+  std::int64_t bytes = 0;
+  const auto plan = plan::make_plan(scenario, 0, 1);
+  for (const auto& visit : plan.programs[0].visits)
+    for (const auto& op : plan.blocks[static_cast<std::size_t>(visit.block)].forward)
+      if (op.work == plan::Work::host_copy && visit.direction == schedule::Direction::forward) bytes += op.size.bytes;
+  const auto time = engine::run_step(plan);
+  // Out and back: 2 bytes x each over the link at least, less the last block's that may still be under way.
+  CHECK(time.step_s > 1.5 * static_cast<double>(bytes) / 1e7);
+  CHECK(time.mean.exposed_offload_s > 0.5 * time.step_s);
+}
