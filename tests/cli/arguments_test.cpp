@@ -82,7 +82,7 @@ TEST_CASE("lists have their documented defaults, and counts are sorted") {
   CHECK(parse_arguments({"trace", "info", "t"}, out)->ep == std::vector<std::int64_t>{8, 16, 32});
 }
 
-TEST_CASE("integers of a list are from 1 to their bound, each once; all faults are told") {
+TEST_CASE("integers of a list are from 1 to their bound, each once: all faults are told") {
   CHECK(parse_integers("1, 16", "--x", 16) == std::vector<std::int64_t>{1, 16});
   for (const char* text : {"0", "17", "", "1,", "x", "1.0", "-1", "2,2", "1 2", "1 6,3", "99999999999999999999"}) {
     CHECK_THROWS_AS_MESSAGE(parse_integers(text, "--x", 16), base::Error, text);

@@ -52,7 +52,7 @@ TEST_CASE("kinds, texts and quotes of a document are kept") {
   CHECK_FALSE(root.has("z"));
 }
 
-TEST_CASE("places count from 1 and carry the dotted key path; a value without text stands at its key") {
+TEST_CASE("places count from 1 and carry the dotted key path: a value without text stands at its key") {
   const Node root = parse_yaml("# head\nparallel:\n  tp:   8\n  list: [1, { x: 2 }]\n  none:\n", "a.yaml");
   CHECK(place(root.where()) == "a.yaml:2:1:");
   CHECK(place(root.key_where("parallel")) == "a.yaml:2:1:parallel");

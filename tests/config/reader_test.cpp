@@ -178,7 +178,7 @@ TEST_CASE("texts are scalars that are not empty") {
   CHECK(text("[a]") == "a.yaml:1:4: t: expected a text, got a list");
 }
 
-TEST_CASE("a choice is one of its names; a slip gets the nearest one") {
+TEST_CASE("a choice is one of its names: a slip gets the nearest one") {
   const std::vector<std::string> names = {"fixed", "adaptive"};
   const auto choice = [&](const std::string& value) {
     return faults_of("c: " + value, [&](Reader& r) { CHECK(r.choice("c", names) == 0); });

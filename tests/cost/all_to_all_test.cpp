@@ -79,7 +79,7 @@ TEST_CASE("two nodes by hand: the NIC binds") {
   CHECK(time.binding == "nic send of rank 0");
 }
 
-TEST_CASE("GPUs that share a NIC add up; a GPU with several NICs uses them all") {
+TEST_CASE("GPUs that share a NIC add up: a GPU with several NICs uses them all") {
   const auto shared_profile = cost::test::round_profile(8, 4);  // two GPUs a NIC: 240 us + 10 us
   const topology::Cluster shared(shared_profile, 16);
   const AllToAllTime half = all_to_all_time(uniform(16, 100000), first_ranks(16), shared, shared_profile);

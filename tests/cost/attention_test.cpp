@@ -26,7 +26,7 @@ TEST_CASE("head dimension 128 by hand, forward and backward") {
   CHECK(attention_backward_time_s(shape, profile) == Approx(5 * 409.6e-6).epsilon(1e-12));
 }
 
-TEST_CASE("head dimension 64 has its own rate; between them rate and half length are interpolated") {
+TEST_CASE("head dimension 64 has its own rate: between them rate and half length are interpolated") {
   const auto profile = cost::test::round_profile();
   // 2 x 16 x 3000^2 x 128 = 36.864 G; 200 x 3000 / 6000 = 100 TFLOP/s
   CHECK(attention_forward_time_s({2, 16, 3000, 64, 64}, profile) == Approx(368.64e-6).epsilon(1e-12));

@@ -43,7 +43,7 @@ TEST_CASE("one rank a node: each ring has one NIC") {
   CHECK(collective_time_s(Collective::all_gather, 40e6, first_ranks(4, 8), cluster, profile) == Approx(3030e-6));
 }
 
-TEST_CASE("the node with the fewest members limits an uneven group; GPUs that share a NIC share its rate") {
+TEST_CASE("the node with the fewest members limits an uneven group: GPUs that share a NIC share its rate") {
   // Ranks 0, 1, 2 and 8: one NIC on the second node. 3/4 x 40 MB over 10 GB/s = 3000 us; steps 10 + 2 x 2 us.
   const auto profile = cost::test::round_profile();
   const topology::Cluster cluster(profile, 16);
@@ -65,7 +65,7 @@ TEST_CASE("the order of the members does not matter") {
         collective_time_s(Collective::all_gather, 40e6, sorted, cluster, profile));
 }
 
-TEST_CASE("latency and transfer of one node are joined with the exponent; steps across nodes add") {
+TEST_CASE("latency and transfer of one node are joined with the exponent: steps across nodes add") {
   auto profile = cost::test::round_profile();
   profile.network.collective_exponent.value = 0.5;
   const topology::Cluster cluster(profile, 16);

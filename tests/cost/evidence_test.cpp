@@ -95,7 +95,7 @@ TEST_CASE("one weak value weakens the families that read it, and no other") {
   CHECK(families["dense GEMM"].evidence == Evidence::published);
 }
 
-TEST_CASE("the weakest of several wins; among equals the first of the file") {
+TEST_CASE("the weakest of several wins: among equals the first of the file") {
   topology::HardwareProfile profile = published();
   profile.host.launch.evidence = Evidence::datasheet;
   profile.host.sync.evidence = Evidence::assumed;

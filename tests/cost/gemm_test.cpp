@@ -107,7 +107,7 @@ TEST_CASE("a width that is no multiple of 8 costs a third of the rate, and only 
         gemm_time_s({4096, 4096, 8192, GemmPass::wgrad}, profile));
 }
 
-TEST_CASE("more bandwidth, more peak or less launch is never slower; twice the rows are never faster") {
+TEST_CASE("more bandwidth, more peak or less launch is never slower: twice the rows are never faster") {
   for (const char* id : {"h100-sxm", "h200-sxm", "ascend-910b-64gb"}) {
     const auto profile = cost::test::shipped(id);
     auto faster_memory = profile, faster_compute = profile;

@@ -12,7 +12,7 @@ using cost::grouped_gemm_time_s;
 using doctest::Approx;
 using Rows = std::vector<std::int64_t>;
 
-TEST_CASE("no rows, no time; an empty expert costs nothing") {
+TEST_CASE("no rows, no time: an empty expert costs nothing") {
   const auto profile = cost::test::round_profile();
   CHECK(grouped_gemm_time_s(Rows{}, 1024, 1024, GemmPass::forward, profile) == 0);
   CHECK(grouped_gemm_time_s(Rows{0, 0, 0}, 1024, 1024, GemmPass::forward, profile) == 0);
@@ -89,7 +89,7 @@ TEST_CASE("H200: the rates of the two published shapes hold within a tenth") {
   CHECK(layer_tflops(8, 4096, 4096, 14336) == Approx(698).epsilon(0.10));
 }
 
-TEST_CASE("permuting experts changes nothing; more rows are never faster; more bandwidth is never slower") {
+TEST_CASE("permuting experts changes nothing: more rows are never faster: more bandwidth is never slower") {
   for (const char* id : {"h100-sxm", "ascend-910b-64gb"}) {
     const auto profile = cost::test::shipped(id);
     auto faster = profile;

@@ -29,7 +29,7 @@ topology::HardwareProfile blackwell() {
 
 }  // namespace
 
-TEST_CASE("a part has the precisions whose achieved peak its profile states; bf16 always") {
+TEST_CASE("a part has the precisions whose achieved peak its profile states: bf16 always") {
   const auto plain = cost::test::round_profile();
   CHECK(supports(plain, Precision::bf16));
   for (const Precision precision : {Precision::fp8, Precision::mxfp8, Precision::nvfp4}) {

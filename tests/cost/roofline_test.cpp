@@ -17,7 +17,7 @@ TEST_CASE("one part alone is returned as it is") {
   CHECK(power_join(0, 5, 3.8) == 5);
 }
 
-TEST_CASE("for exponents from 1 the join lies between maximum and sum, below 1 above the sum; it is symmetric") {
+TEST_CASE("for exponents from 1 the join lies between maximum and sum, below 1 above the sum: it is symmetric") {
   for (const double a : {1e-9, 1e-6, 1e-3})
     for (const double b : {1e-9, 2e-6, 5e-3}) {
       CHECK(power_join(a, b, 3.8) >= std::max(a, b));

@@ -74,7 +74,7 @@ TEST_CASE("roundup_power2_divisions: 4 steps between powers of two") {
   CHECK(allocator.rounded(2049) == 2560);
 }
 
-TEST_CASE("a remainder of 512 B is split off in the small pool; in the large pool only one above 1 MiB") {
+TEST_CASE("a remainder of 512 B is split off in the small pool: in the large pool only one above 1 MiB") {
   SUBCASE("small: a 2 MiB segment of two blocks of 1 MiB - 512 leaves 1024 B, which two more use") {
     CachingAllocator allocator({});
     for (int i = 0; i < 2; ++i) take(allocator, kMib - 512);
@@ -99,7 +99,7 @@ TEST_CASE("a remainder of 512 B is split off in the small pool; in the large poo
   }
 }
 
-TEST_CASE("best fit: the smallest free block that holds the size; freed neighbours join") {
+TEST_CASE("best fit: the smallest free block that holds the size: freed neighbours join") {
   CachingAllocator allocator({});
   const auto a = take(allocator, 40 * kMib);
   const auto b = take(allocator, 30 * kMib);

@@ -194,7 +194,7 @@ TEST_CASE("an instance costs its weights and gradients on the rank that hosts it
   }
 }
 
-TEST_CASE("phases: moments appear in the first optimizer step; the breakdown adds up to the peak") {
+TEST_CASE("phases: moments appear in the first optimizer step: the breakdown adds up to the peak") {
   Small small;
   small.optimizer = "{ sharding: ddp }";
   const auto plan = plan::make_plan(small.make(), 0, 1);

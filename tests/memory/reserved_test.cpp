@@ -140,7 +140,7 @@ TEST_CASE("a layer that is visited in parts, under the exchanges of another micr
   }
 }
 
-TEST_CASE("a full device: cached memory is given back; below what tensors take the failing block is named") {
+TEST_CASE("a full device: cached memory is given back: below what tensors take the failing block is named") {
   Small small;
   small.seq = 4096;
   small.routing = "{ lognormal: { sigma: 1.0, seed: 4 } }";

@@ -118,7 +118,7 @@ TEST_CASE("with moe_act mode A recomputes the activation of the retained rows") 
   CHECK(again == 1);
 }
 
-TEST_CASE("instances of experts: weights go out, main gradients come back; twice where forward keeps nothing") {
+TEST_CASE("instances of experts: weights go out, main gradients come back: twice where forward keeps nothing") {
   plan::Treatment treatment{.chunks = 1, .backward = policy::RoutedBackward::kept_retained, .select = true};
   treatment.plan_placement = treatment.replicate = true;
   const auto kept = moe_block(treatment);

@@ -63,7 +63,7 @@ TEST_CASE("a token's row lands once on each rank that has one of its experts") {
   CHECK(plan.rows({plan::Rows::Kind::distinct, false, 0}, visit, 0) == 403);  // 512 x 11/14 = 402.3
 }
 
-TEST_CASE("deepep: no permuted copy to send, landed rows, then rows by expert; the mirror image in backward") {
+TEST_CASE("deepep: no permuted copy to send, landed rows, then rows by expert: the mirror image in backward") {
   const auto block = moe_block(*with_moe("{ dispatcher: deepep }"));
   const auto kept = kept_by_forward(block);
   CHECK(kept.at("expert input").bytes_per_row == 64 * 2);

@@ -27,7 +27,7 @@ TEST_CASE("one empty weight gradient for each shape of the stage, kept in the we
   CHECK(plan::returned_gradient_bytes(*dense.make(), 0) == 0);
 }
 
-TEST_CASE("experts of one shape share one; torchtitan has none") {
+TEST_CASE("experts of one shape share one: torchtitan has none") {
   Small small;  // tiny-moe: experts of 32
   const auto scenario = std::make_shared<scenario::Scenario>(*small.make());
   const std::int64_t with_two = plan::returned_gradient_bytes(*scenario, 0);

@@ -87,7 +87,7 @@ TEST_CASE("mla: each down-projection keeps its own copy of the norm's output, la
   CHECK(kept.at("shared expert input, quantised").bytes == 256 * 64);  // beside the router's bf16
 }
 
-TEST_CASE("weights: bf16 and copies for both directions; Blackwell's tensorwise fp8 needs one") {
+TEST_CASE("weights: bf16 and copies for both directions: Blackwell's tensorwise fp8 needs one") {
   const auto parameters = [](const char* precision, const char* hardware, const char* training = "") {
     const auto scenario = in(precision, hardware, "tiny-moe", training);
     return plan::static_memory(*scenario, 0).load[static_cast<std::size_t>(plan::TensorKind::parameters)];
@@ -101,7 +101,8 @@ TEST_CASE("weights: bf16 and copies for both directions; Blackwell's tensorwise 
   CHECK(parameters("fp8_tensorwise", "h100-sxm") == parameters("bf16", "h100-sxm") + 2 * linear);
   CHECK(parameters("fp8_tensorwise", "gb200-nvl72") == parameters("bf16", "gb200-nvl72") + linear);
   CHECK(parameters("mxfp8", "gb200-nvl72") == parameters("bf16", "gb200-nvl72") + 2 * ((linear * 33 + 31) / 32));
-  CHECK(parameters("fp8_tensorwise", "h100-sxm", ", framework: torchtitan") == parameters("bf16", "h100-sxm"));
+  CHECK(parameters("fp8_tensorwise", "h100-sxm", ", framework: torchtitan") ==
+        parameters("bf16", "h100-sxm", ", framework: torchtitan"));
 }
 
 TEST_CASE("torchtitan casts in front of every product and keeps what bf16 keeps") {
@@ -116,7 +117,7 @@ TEST_CASE("torchtitan casts in front of every product and keeps what bf16 keeps"
   }
 }
 
-TEST_CASE("router, output layer and attention stay bf16; expert products carry the precision") {
+TEST_CASE("router, output layer and attention stay bf16: expert products carry the precision") {
   const auto wide = in("bf16", "h100-sxm"), narrow = in("fp8_tensorwise", "h100-sxm");
   const auto a = moe_block(*wide), b = moe_block(*narrow);
   for (const char* name : {"router", "core attention"})
@@ -132,7 +133,7 @@ TEST_CASE("router, output layer and attention stay bf16; expert products carry t
   CHECK(cast.launches == 2);
 }
 
-TEST_CASE("cross-entropy: unfused kernels move more; torchtitan keeps the fp32 log-softmax alone") {
+TEST_CASE("cross-entropy: unfused kernels move more: torchtitan keeps the fp32 log-softmax alone") {
   const auto head = [](const std::string& training) {
     const auto s = in("bf16", "h100-sxm", "tiny-moe", training);
     return plan::make_head_block(*s, plan::make_shape(*s));

@@ -106,7 +106,7 @@ TEST_CASE("divided gradients are tensors of their own: nothing stands in for the
   CHECK(bytes_of(head, "output layer returned weight gradient") == 0);
 }
 
-TEST_CASE("zero2 keeps parameters whole and scatters gradients; zero1 changes no block") {
+TEST_CASE("zero2 keeps parameters whole and scatters gradients: zero1 changes no block") {
   const auto blocks = [](const char* optimizer) {
     const auto scenario = with_optimizer(optimizer).make();
     plan::Block block = plan::make_dense_layer_block(*scenario, plan::make_shape(*scenario));

@@ -66,7 +66,7 @@ TEST_CASE("layers that do not divide: embedding and loss count as one each, or a
   CHECK(holds(odd.reason, "pp_layout is not stated, and neither 94 layers nor 96"));
 }
 
-TEST_CASE("natural and dropped routing are log-normal, dropping with a capacity; padding is in the notes") {
+TEST_CASE("natural and dropped routing are log-normal, dropping with a capacity: padding is in the notes") {
   const ResolvedRun natural = resolved({{"routing", "natural"}});
   CHECK(natural.scenario->routing_label == "lognormal");
   CHECK(assumes(natural, "sigma 0.35"));
@@ -81,7 +81,7 @@ TEST_CASE("natural and dropped routing are log-normal, dropping with a capacity;
   CHECK(padded.scenario->policies.capacity->pad);
 }
 
-TEST_CASE("numbers that cannot be are errors that name the cells; what is left out is a skip") {
+TEST_CASE("numbers that cannot be are errors that name the cells: what is left out is a skip") {
   const ResolvedRun ranks = resolved({{"pp", "3"}, {"gpus", "16"}});
   CHECK(ranks.status == RunStatus::error);
   CHECK(

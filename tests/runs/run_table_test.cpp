@@ -88,7 +88,7 @@ TEST_CASE("a list of ranks has a figure for each GPU") {
   CHECK(row({{"gpus", "2"}, {"peak_allocated_mib_by_rank", "1;2"}}).faults.empty());
 }
 
-TEST_CASE("rows are kept by the text of a cell; a column that is not there is named") {
+TEST_CASE("rows are kept by the text of a cell: a column that is not there is named") {
   RunTable table = parse_runs(kHead + "\nA,m,g,1,1,1\nB,n,g,1,1,1\nC,m,g,1,1,1\n", "runs.csv");
   keep_where(table, "model", "m", "--filter model=m");
   REQUIRE(table.runs.size() == 2);

@@ -14,7 +14,7 @@ search::Evaluation run(std::vector<std::pair<std::string, std::string>> override
 
 }  // namespace
 
-TEST_CASE("dispatchers: kernels send less and hold no copy to send; allgather sends what nobody asked for") {
+TEST_CASE("dispatchers: kernels send less and hold no copy to send: allgather sends what nobody asked for") {
   const auto alltoall = run({});
   const auto deepep = run({{"moe.dispatcher", "deepep"}}), hybridep = run({{"moe.dispatcher", "hybridep"}});
   const auto allgather = run({{"moe.dispatcher", "allgather"}});
@@ -40,7 +40,7 @@ TEST_CASE("a profile without dispatch kernels prices one row a token and rank: l
   CHECK(run({a100, {"moe.dispatcher", "deepep"}}).mean.exposed_ep_s < run({a100}).mean.exposed_ep_s);
 }
 
-TEST_CASE("a rank capacity: paged stash needs less than static buffers; rows above it are said") {
+TEST_CASE("a rank capacity: paged stash needs less than static buffers: rows above it are said") {
   const std::pair<std::string, std::string> hybrid{"moe.dispatcher", "hybridep"};
   const auto fixed = run({hybrid, {"moe.expert_rank_capacity_factor", "3"}});
   const auto paged = run({hybrid, {"moe.expert_rank_capacity_factor", "3"}, {"moe.paged_stash", "true"}});

@@ -37,7 +37,7 @@ TEST_CASE("throughput follows from the step: tokens, FLOPs and MFU") {
   CHECK(e.fit.device_bytes == e.worst.device_bytes());
 }
 
-TEST_CASE("several iterations give distributions; one overflowing iteration of two is a probability of one half") {
+TEST_CASE("several iterations give distributions: one overflowing iteration of two is a probability of one half") {
   Small small;
   small.routing = "{ trace: ../tests/data/search/two_steps.csv }";
   small.mbs = 2;
@@ -96,7 +96,7 @@ TEST_CASE("recommendation: fastest that fits with headroom, else fastest that fi
   CHECK(d.chunks == 2);  // as fast within 0.1 %, and lower
 }
 
-TEST_CASE("compare: every policy on the same loads; unknown names are refused together") {
+TEST_CASE("compare: every policy on the same loads: unknown names are refused together") {
   Small small;
   small.routing = "{ lognormal: { sigma: 1.0, seed: 2 } }";
   small.seq = 2048;

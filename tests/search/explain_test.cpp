@@ -87,7 +87,7 @@ TEST_CASE("the ranking: what fits by time, what does not by saving, what saves n
 }
 
 TEST_CASE(
-    "advice: only where the base lacks room; with 5 % headroom where that can be had, else the fastest that fits") {
+    "advice: only where the base lacks room: with 5 % headroom where that can be had, else the fastest that fits") {
   CHECK(explained({}, 0).advice() == nullptr);
   // 49.4 GiB of 79.6 x 0.6 = 47.8: a little too much.
   const auto tight = explained({{"memory.usable_fraction", "0.6"}}, 0);

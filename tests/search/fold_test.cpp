@@ -92,7 +92,7 @@ TEST_CASE("a dense model folds into one rank a stage, and so does a group that c
   check_equal(sharded);
 }
 
-TEST_CASE("uneven experts fold groups, not members; traces and draws by place fold nothing") {
+TEST_CASE("uneven experts fold groups, not members: traces and draws by place fold nothing") {
   Small small = sixteen();
   small.routing = "{ lognormal: { sigma: 0.6, seed: 3 } }";
   const auto skewed = plan::make_plan(small.make(), 0, 1);

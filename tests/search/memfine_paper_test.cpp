@@ -22,7 +22,7 @@ double rounded(double value) { return std::round(value * 10) / 10; }
 
 }  // namespace
 
-TEST_CASE("active memory: 22.9, 11.9 and 3.7 GB; savings of the rounded figures -83.84 % and -48.03 %") {
+TEST_CASE("active memory: 22.9, 11.9 and 3.7 GB: savings of the rounded figures -83.84 % and -48.03 %") {
   for (const std::string model : {"model-1", "model-2"}) {
     CAPTURE(model);
     const double full = gb(run(model + "-full").closed_form_activation_bytes);

@@ -112,7 +112,7 @@ routing: { balanced: true }
   CHECK(has(found[0].lever, "cpu_offload"));
 }
 
-TEST_CASE("23.93 GiB: logits of packed tokens; the count is implied") {
+TEST_CASE("23.93 GiB: logits of packed tokens: the count is implied") {
   // 23.93 x 2^30 / (4 B x 248,320 / 2) = 51,737 tokens of the 63,488 that a sequence may have.
   const auto found = named(plan_of(k30b, {{"tp", "2"},
                                           {"ep", "4"},

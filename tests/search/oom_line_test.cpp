@@ -69,7 +69,7 @@ TEST_CASE("the form of versions from 2.1: reserved is allocated + unallocated, t
   CHECK_FALSE(line.other_processes);
 }
 
-TEST_CASE("other processes are summed, and are not this one; 2.1 spells capacity 'capacty'") {
+TEST_CASE("other processes are summed, and are not this one: 2.1 spells capacity 'capacty'") {
   const OomLine line = parse_oom_line(
       "CUDA out of memory. Tried to allocate 23.93 GiB. GPU 0 has a total capacty of 95.08 GiB of which 22.35 GiB is "
       "free. Process 12 has 7.41 GiB memory in use. Process 3456 has 9.00 GiB memory in use. Including non-PyTorch "
@@ -100,7 +100,7 @@ TEST_CASE("private pools of CUDA graphs, a limit on the process, and cached memo
   CHECK(cached.reserved_bytes().value_or(-1) == doctest::Approx(9.8 * kGiB + 210.9 * kMiB));
 }
 
-TEST_CASE("HIP, XPU and NPU, and every unit; sizes in whole bytes are exact") {
+TEST_CASE("HIP, XPU and NPU, and every unit: sizes in whole bytes are exact") {
   CHECK(parse_oom_line("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.50 GiB. GPU 7 has").device ==
         "HIP");
   CHECK(parse_oom_line("XPU out of memory. Tried to allocate 512.00 KiB").tried.bytes == 512 * 1024.0);

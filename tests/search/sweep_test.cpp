@@ -26,7 +26,7 @@ TEST_CASE("values are separated by commas outside brackets") {
   CHECK_THROWS_AS(search::parse_axis("epp=1,2"), base::Error);
 }
 
-TEST_CASE("the grid comes in order, last axis fastest, whatever the threads; refused combinations say why") {
+TEST_CASE("the grid comes in order, last axis fastest, whatever the threads: refused combinations say why") {
   const std::vector<search::Axis> axes = {search::parse_axis("ep=1,2,3"), search::parse_axis("mbs=1,2")};
   for (int threads : {1, 3}) {
     std::vector<std::vector<std::string>> order;

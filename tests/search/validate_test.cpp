@@ -80,7 +80,7 @@ TEST_CASE("a summary of errors: means, median, counts of both signs, the worst i
   CHECK(summarize({{"exact", 0.0}}).worst_id == "exact");
 }
 
-TEST_CASE("one row a group: the first that counts; of a group with variants in one release, one a variant") {
+TEST_CASE("one row a group: the first that counts: of a group with variants in one release, one a variant") {
   const std::vector<ValidationRow> plain = {made("a", "g", "new", "", 0), made("b", "g", "old", "moe", 0),
                                             made("c", "h", "new", "", 0)};
   // Two releases that differ in their modules are no variants.
@@ -145,7 +145,7 @@ TEST_CASE("the scope of a row: logged ranks are those of data-parallel rank 0, f
   CHECK(scope_of(run) == Scope::highest);
 }
 
-TEST_CASE("the use of a row says which summaries it stands in; a ladder stands in none") {
+TEST_CASE("the use of a row says which summaries it stands in: a ladder stands in none") {
   const Validation v = validated(line("A", "1,,,1,,,", "time") + line("B", "1,,,1,,,", "mem") +
                                  line("C", "1,,,1,,,", "ratio ladder") + line("D", "1,,,1,,,", "indicative"));
   REQUIRE(v.ok == 4);

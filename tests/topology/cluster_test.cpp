@@ -70,7 +70,7 @@ TEST_CASE("across nodes the route is GPU, NIC, fabric, NIC, GPU") {
 
 TEST_CASE("a rank reaches itself without a link") { CHECK(Cluster(round_profile(8, 8), 16).route(5, 5).empty()); }
 
-TEST_CASE("GPUs that share a NIC use the switch between them; with equal latencies the shorter path wins") {
+TEST_CASE("GPUs that share a NIC use the switch between them: with equal latencies the shorter path wins") {
   topology::HardwareProfile profile = round_profile(8, 4);
   for (const double latency : {1.0, 0.0}) {
     profile.network.nic_latency.value = 8e-6 * latency;
@@ -155,7 +155,7 @@ TEST_CASE("a scale-up domain spans hosts: one switch, NICs stay with the hosts")
   CHECK(cluster.vertex_count() == 51);
 }
 
-TEST_CASE("leaves and spine: hosts of one leaf do not reach the spine; uplinks carry the share") {
+TEST_CASE("leaves and spine: hosts of one leaf do not reach the spine: uplinks carry the share") {
   topology::HardwareProfile profile = round_profile(8, 8);
   profile.network.gpus_per_leaf = value(16);
   profile.network.oversubscription = value(4);
@@ -189,7 +189,7 @@ TEST_CASE("rails: NIC i of every host of a pod is on leaf i") {
   CHECK(names(cluster.route(0, 10)) == "gpu0-nic0 nic0-leaf0 leaf0-spine spine-leaf1 leaf1-nic5 nic5-gpu10");
 }
 
-TEST_CASE("a fabric with faults keeps a share of the NIC rate; staging doubles the scale-up latency") {
+TEST_CASE("a fabric with faults keeps a share of the NIC rate: staging doubles the scale-up latency") {
   topology::HardwareProfile profile = round_profile(8, 8);
   profile.network.health = value(0.5);
   profile.network.peer_to_peer = value(0);

@@ -117,7 +117,7 @@ std::string network_faults(const std::vector<std::pair<std::string, std::string>
 
 }  // namespace
 
-TEST_CASE("domains and leaves are made of whole nodes; a fabric that blocks names its leaves") {
+TEST_CASE("domains and leaves are made of whole nodes: a fabric that blocks names its leaves") {
   CHECK(network_faults({{"scale_up_domain", "72"}}) == "");
   CHECK(contains(network_faults({{"scale_up_domain", "12"}}), "multiple of gpus_per_node (8), got 12"));
   CHECK(network_faults({{"scale_up_domain", "72"}, {"ranks_per_domain", "72"}}) == "");
@@ -222,7 +222,7 @@ TEST_CASE("a value needs its source and its evidence") {
   CHECK(contains(faults_with("gemm.k_pad", "194"), "gemm.k_pad"));
 }
 
-TEST_CASE("all faults of a file come in one pass; a missing section is one fault") {
+TEST_CASE("all faults of a file come in one pass: a missing section is one fault") {
   const std::string text =
       "title: Small\n"
       "device:\n"

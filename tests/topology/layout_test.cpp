@@ -234,7 +234,7 @@ TEST_CASE("a layout that does not divide the world names the numbers of each rul
   CHECK(layout_faults(layout_of(16, 3, 1, 1, 5, 1)).size() == 2);
 }
 
-TEST_CASE("sizes below one are faults of their own; huge ones do not overflow") {
+TEST_CASE("sizes below one are faults of their own: huge ones do not overflow") {
   const auto zero = layout_faults(layout_of(16, 0, 1, 2, 4, 1));
   REQUIRE(zero.size() == 1);
   CHECK(zero[0].first == "tensor_model_parallel_size");
