@@ -3,6 +3,7 @@
 
 #include "report/format.h"
 #include "report/notes.h"
+#include "report/peak_json.h"
 #include "report/report.h"
 #include "report/version.h"
 
@@ -13,24 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using search::Evaluation;
 using search::Lever;
-
-Json peak_json(const Evaluation& e) {
-  const memory::RankMemory& worst = e.worst;
-  const memory::Peak& peak = worst.peak;
-  return {{"rank", worst.rank},
-          {"pipeline_stage", worst.stage},
-          {"phase", memory::phase_name(peak.phase)},
-          {"op", peak.op.empty() ? Json() : Json(peak.op)},
-          {"direction", peak.direction.empty() ? Json() : Json(peak.direction)},
-          {"layer", peak.layer < 0 ? Json() : Json(peak.layer)},
-          {"microbatch", peak.microbatch < 0 ? Json() : Json(peak.microbatch)},
-          {"allocated_bytes", peak.allocated_bytes},
-          {"reserved_bytes", worst.reserved_bytes},
-          {"device_bytes", worst.device_bytes()},
-          {"host_bytes", worst.host_bytes},
-          {"usable_bytes", e.fit.usable_bytes},
-          {"capacity_bytes", e.fit.capacity_bytes}};
-}
 
 // By kind, largest first, each with its tensors; what is no tensor last. They add up to the device bytes.
 Json holders_json(const Evaluation& e) {
@@ -123,7 +106,7 @@ std::string explain_json(const search::Explanation& explanation) {
   json["device_bytes"] = base.fit.device_bytes;
   json["headroom_fraction"] = base.fit.headroom_fraction;
   json["step_time_s"] = base.step_s;
-  json["peak"] = peak_json(base);
+  json["peak"] = peak_place_json(base);
   json["holders"] = holders_json(base);
   const Lever* advice = explanation.advice();
   json["advice"] = advice != nullptr ? lever_json(*advice) : Json();

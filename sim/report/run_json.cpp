@@ -3,6 +3,7 @@
 #include "report/breakdown.h"
 #include "report/format.h"
 #include "report/notes.h"
+#include "report/peak_json.h"
 #include "report/report.h"
 #include "report/version.h"
 
@@ -52,20 +53,8 @@ Json peak_memory(const Evaluation& evaluation) {
   const memory::RankMemory& worst = evaluation.worst;
   const memory::Peak& peak = worst.peak;
   const double usable = static_cast<double>(evaluation.fit.usable_bytes);
-  Json json = {{"rank", worst.rank},
-               {"pipeline_stage", worst.stage},
-               {"phase", memory::phase_name(peak.phase)},
-               {"op", peak.op.empty() ? Json() : Json(peak.op)},
-               {"direction", peak.direction.empty() ? Json() : Json(peak.direction)},
-               {"layer", peak.layer < 0 ? Json() : Json(peak.layer)},
-               {"microbatch", peak.microbatch < 0 ? Json() : Json(peak.microbatch)},
-               {"allocated_bytes", peak.allocated_bytes},
-               {"reserved_bytes", worst.reserved_bytes},
-               {"device_bytes", worst.device_bytes()},
-               {"host_bytes", worst.host_bytes},
-               {"usable_bytes", evaluation.fit.usable_bytes},
-               {"capacity_bytes", evaluation.fit.capacity_bytes},
-               {"headroom_fraction", (usable - static_cast<double>(worst.device_bytes())) / usable}};
+  Json json = peak_place_json(evaluation);
+  json["headroom_fraction"] = (usable - static_cast<double>(worst.device_bytes())) / usable;
   Json breakdown = by_kind(peak.by_kind);
   breakdown["context"] = worst.outside_bytes;
   breakdown["fragmentation"] = worst.fragmentation_bytes();

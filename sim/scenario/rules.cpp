@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "scenario/policy_rules.h"
 #include "schedule/schedule.h"
 
 namespace moeplan::scenario {
@@ -124,6 +125,14 @@ void check_chunks(const Sides& sides, const policy::MemfineSettings& memfine, ba
              {}, {raw.places.where(kSeq), raw.places.where(kTp)});
 }
 
+// Conflicts of policies with one setting, at the setting.
+void add_conflicts(const Raw& raw, const char* setting, base::Faults& faults) {
+  for (const PolicyConflict& conflict : policy_conflicts(raw.policies, raw.dispatch.kind, raw.layout)) {
+    if (conflict.setting != setting) continue;
+    faults.add(raw.places.where(setting), conflict.message, {}, {raw.places.where(conflict.policy)});
+  }
+}
+
 }  // namespace
 
 Where model_key(const config::Node& model_file, const std::string& section, const std::vector<std::string>& names) {
@@ -156,11 +165,7 @@ void check_moe(const Sides& sides, base::Faults& faults) {
                  "routing: { balanced: true } is the simplest", {arch.where_layers});
     }
     if (raw.policies.memfine) check_chunks(sides, *raw.policies.memfine, faults);
-    if (raw.policies.lrmoe && raw.layout.etp > 1) {
-      faults.add(raw.places.where(kEtp),
-                 "lrmoe with expert tensor parallelism is not supported in this version; expected 1", {},
-                 {raw.places.where("moe.policies.lrmoe")});
-    }
+    add_conflicts(raw, kEtp, faults);
     return;
   }
   for (const char* path :
@@ -202,20 +207,7 @@ void check_settings(const Sides& sides, base::Faults& faults) {
                            replicas, group),
                {}, {raw.places.where(kGpus)});
   }
-  const bool rows_travel = raw.dispatch.kind == Dispatcher::alltoall;
-  if (raw.policies.lrmoe && !rows_travel) {
-    faults.add(raw.places.where("moe.dispatcher"),
-               fmt::format("lrmoe with the dispatcher {} is not supported in this version; expected alltoall",
-                           dispatcher_names()[static_cast<std::size_t>(raw.dispatch.kind)]),
-               {}, {raw.places.where("moe.policies.lrmoe")});
-  }
-  if (raw.policies.memfine && raw.dispatch.kind == Dispatcher::allgather) {
-    faults.add(
-        raw.places.where("moe.dispatcher"),
-        "memfine cuts what is exchanged into chunks, and allgather gathers all tokens at once; expected alltoall, "
-        "deepep or hybridep",
-        {}, {raw.places.where("moe.policies.memfine")});
-  }
+  add_conflicts(raw, "moe.dispatcher", faults);
 }
 
 StageMap resolve_stages(const Sides& sides, base::Faults& faults) {

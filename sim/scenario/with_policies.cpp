@@ -6,6 +6,7 @@
 #include "base/nearest.h"
 #include "policy/policies.h"
 #include "scenario/notes.h"
+#include "scenario/policy_rules.h"
 #include "scenario/scenario.h"
 
 namespace moeplan::scenario {
@@ -68,16 +69,8 @@ void add_policy(const std::string& name, const Policies& settings, Scenario& sce
 }  // namespace
 
 std::string policy_obstacle(const Scenario& scenario) {
-  const Dispatcher kind = scenario.dispatch.kind;
-  const std::string& name = dispatcher_names()[static_cast<std::size_t>(kind)];
-  if (scenario.policies.lrmoe && kind != Dispatcher::alltoall)
-    return "lrmoe with the dispatcher " + name + " is not supported in this version; expected alltoall";
-  if (scenario.policies.lrmoe && scenario.layout.etp > 1)
-    return "lrmoe with expert tensor parallelism is not supported in this version; expected 1";
-  if (scenario.policies.memfine && kind == Dispatcher::allgather)
-    return "memfine cuts what is exchanged into chunks, and allgather gathers all tokens at once; expected alltoall, "
-           "deepep or hybridep";
-  return "";
+  const auto conflicts = policy_conflicts(scenario.policies, scenario.dispatch.kind, scenario.layout);
+  return conflicts.empty() ? "" : conflicts.front().message;
 }
 
 Scenario with_policies(const Scenario& scenario, const std::string& names, const base::Where& where) {

@@ -3,13 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <set>
-#include <thread>
 
 #include "config/document.h"
+#include "search/in_order.h"
 
 namespace moeplan::search {
 
@@ -98,57 +95,18 @@ std::vector<SweepRow> run_sweep(const std::string& scenario_path, const scenario
   // A file that cannot be read or parsed is one fault, not one a row.
   config::load_yaml(scenario_path);
   const auto cache = scenario::make_trace_cache();
-  const auto count = static_cast<std::size_t>(combinations);
-  std::vector<SweepRow> rows(count);
-  std::vector<char> ready(count, 0);
-  const int workers =
-      std::min<int>(threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-                    static_cast<int>(count));
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr failure;
-  std::vector<std::jthread> pool;
-  for (int w = 0; w < workers; ++w)
-    pool.emplace_back([&] {
-      for (std::size_t i = next++; i < count; i = next++) {
-        SweepRow row;
-        std::exception_ptr thrown;
-        try {
-          row = run_row(scenario_path, options, axes, static_cast<std::int64_t>(i), cache, 1);
-        } catch (...) {
-          thrown = std::current_exception();
+  std::vector<SweepRow> rows(static_cast<std::size_t>(combinations));
+  rows_in_order(
+      rows, threads,
+      [&](std::size_t i) { return run_row(scenario_path, options, axes, static_cast<std::int64_t>(i), cache, 1); },
+      [&](SweepRow& row) {
+        finished(row);
+        // A large grid on a large cluster must not keep every rank of every row.
+        if (row.evaluation) {
+          std::vector<memory::RankMemory>().swap(row.evaluation->ranks);
+          std::vector<memory::AliveTensor>().swap(row.evaluation->alive);
         }
-        const std::lock_guard lock(mutex);
-        if (thrown && !failure) failure = thrown;
-        rows[i] = std::move(row);
-        ready[i] = 1;
-        changed.notify_all();
-      }
-    });
-  // Rows are handed out in grid order, each as soon as it and all before it are done.
-  for (std::size_t i = 0; i < count; ++i) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return ready[i] != 0 || failure; });
-    if (failure) {
-      next = count;
-      lock.unlock();
-      pool.clear();
-      std::rethrow_exception(failure);
-    }
-    lock.unlock();
-    try {
-      finished(rows[i]);
-    } catch (...) {
-      next = count;  // nobody wants the rest
-      throw;
-    }
-    // A large grid on a large cluster must not keep every rank of every row.
-    if (rows[i].evaluation) {
-      std::vector<memory::RankMemory>().swap(rows[i].evaluation->ranks);
-      std::vector<memory::AliveTensor>().swap(rows[i].evaluation->alive);
-    }
-  }
+      });
   return rows;
 }
 

@@ -3,12 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 
 #include "base/units.h"
+#include "search/in_order.h"
 #include "search/memory_scope.h"
 #include "search/validate_summary.h"
 
@@ -141,51 +138,9 @@ Validation validate(const runs::RunTable& table, const scenario::Options& option
   Validation result;
   result.file = table.file;
   result.notes = table.notes;
-  const std::size_t count = table.runs.size();
-  result.rows.resize(count);
-  std::vector<char> ready(count, 0);
-  const auto all = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int workers = std::min<int>(threads > 0 ? threads : all, static_cast<int>(count));
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr failure;
-  std::vector<std::jthread> pool;
-  for (int w = 0; w < workers; ++w)
-    pool.emplace_back([&] {
-      for (std::size_t i = next++; i < count; i = next++) {
-        ValidationRow row;
-        std::exception_ptr thrown;
-        try {
-          row = validate_row(table.runs[i], options);
-        } catch (...) {
-          thrown = std::current_exception();
-        }
-        const std::lock_guard lock(mutex);
-        if (thrown && !failure) failure = thrown;
-        result.rows[i] = std::move(row);
-        ready[i] = 1;
-        changed.notify_all();
-      }
-    });
-  for (std::size_t i = 0; i < count; ++i) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return ready[i] != 0 || failure; });
-    if (failure) {
-      next = count;
-      lock.unlock();
-      pool.clear();
-      std::rethrow_exception(failure);
-    }
-    lock.unlock();
-    try {
-      finished(result.rows[i]);
-    } catch (...) {
-      next = count;  // nobody wants the rest
-      throw;
-    }
-  }
-  pool.clear();
+  result.rows.resize(table.runs.size());
+  rows_in_order(
+      result.rows, threads, [&](std::size_t i) { return validate_row(table.runs[i], options); }, finished);
   add_summaries(result);
   return result;
 }
