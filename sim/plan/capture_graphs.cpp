@@ -11,6 +11,8 @@ namespace {
 
 using scenario::CudaGraphs;
 
+constexpr std::uint16_t kCallsOfReplay = 4;  // an autograd function around the graph, and copies of its inputs
+
 bool starts_with_any(std::string_view name, std::initializer_list<std::string_view> starts) {
   for (const std::string_view start : starts)
     if (name.starts_with(start)) return true;
@@ -53,7 +55,10 @@ void capture_graphs(Block& block, const scenario::Scenario& scenario) {
       }
       const bool captured = !op.host_sync && in_scope(block, op, training.cuda_graph_scope);
       if (captured && open) op.captured = true;
-      if (captured && !open) op.launches = 1;  // of the graph
+      if (captured && !open) {  // the graph is replayed: inputs are handed over, one launch
+        op.launches = 1;
+        op.calls = op.calls > 0 ? kCallsOfReplay : std::uint16_t{0};
+      }
       open = captured;
     }
   }

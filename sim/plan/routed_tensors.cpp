@@ -38,6 +38,10 @@ Routed::Chunk Routed::make_chunk(std::size_t i) {
       b_->scenario().training.framework == scenario::Framework::torchtitan && !retained() && b_->shape().gates == 2;
   c.silu = row(kMoe, "expert activated gate", eager ? ffn_ * kD : 0, in);
   c.act = row(kMoe, "expert activation", ffn_ * kD, in);
+  c.clamped = row(kMoe, "clamped expert gate-up output", clamped_ ? first_ * kD : 0, in);
+  c.grad_clamped = row(kMoe, "clamped expert gate-up gradient", clamped_ ? first_ * kD : 0, in);
+  // Sums of the experts, and their concatenation.
+  c.biased = row(kBuffer, "expert output with bias (fp32)", biased_ ? 2 * hidden_ * 4 : 0, in);
   c.fc2 = row(kBuffer, "expert output", hidden_ * kD, in);
   c.unsorted = row(kBuffer, "expert output, in arrival order", hidden_ * kD, in);
   c.returned = row(kBuffer, "combined rows", hidden_ * kD, out);

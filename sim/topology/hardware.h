@@ -71,7 +71,8 @@ struct HardwareProfile {
   } dispatch;
 
   struct Host {
-    Value launch;          // host seconds to issue one operation
+    Value launch;          // host seconds to launch one kernel, from compiled code or a graph
+    Value operation;       // host seconds of one eager operation of the framework, its launch included
     Value sync;            // host seconds of one device-to-host wait beyond the device's own time
     OptionalValue memory;  // bytes of host memory a node
   } host;

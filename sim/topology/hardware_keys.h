@@ -68,6 +68,7 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("dispatch", "combine_cap", dispatch.combine_cap, Quantity::bytes_per_second);
   visit("dispatch", "sms", dispatch.sms, Quantity::count);
   visit("host", "launch", profile.host.launch, Quantity::seconds);
+  visit("host", "operation", profile.host.operation, Quantity::seconds);
   visit("host", "sync", profile.host.sync, Quantity::seconds);
   visit("host", "memory", profile.host.memory, Quantity::bytes);
   auto& network = profile.network;
