@@ -8,12 +8,11 @@
 
 #include "base/error.h"
 #include "config/document.h"
+#include "topology/collective_entries.h"
+#include "topology/evidence.h"
 
 // One file under hw_profiles/: a GPU, its host and its network, each value with evidence and source.
 namespace moeplan::topology {
-
-enum class Evidence { measured, published, datasheet, assumed };  // from strongest to weakest
-std::string evidence_name(Evidence evidence);
 
 struct Value {
   double value = 0;  // in base units (bytes, bytes/s, seconds, FLOP/s) or a plain number
@@ -101,6 +100,10 @@ struct HardwareProfile {
     Value communicator;  // device bytes outside the allocator, per communicator that a rank takes part in
     Value workspace;     // allocated by GEMM libraries for the whole run, bytes
   } overheads;
+
+  std::vector<CollectiveEntry> collectives;  // sorted; empty: the general form of docs/models.md alone
+  // The entry of a collective among `ranks` GPUs, evenly on `nodes` hosts; null where there is none.
+  const CollectiveEntry* collective(CollectiveKind kind, std::int64_t ranks, std::int64_t nodes) const;
 
   base::Where where;  // of the file
   base::Where where_gpus_per_node;
