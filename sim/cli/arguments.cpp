@@ -131,7 +131,13 @@ void add_import_nccl_tests(CLI::App& app, Arguments& arguments) {
   logs.add_option("--form", arguments.form, "Entries as sizes and times, or as the fitted law (default table)")
       ->type_name("table|law")
       ->check(CLI::IsMember({"table", "law"}));
-  logs.add_option("--hardware", arguments.hardware_filter, "Take only rows of this profile's part")->type_name("ID");
+  logs.add_option("--hardware", arguments.hardware_filter,
+                  "Take only rows of this profile's part; entries then name its link")
+      ->type_name("ID");
+  logs.add_option("--fabric", arguments.fabric, "Entries across hosts count for profiles of this fabric only")
+      ->type_name("NAME");
+  logs.add_option("--source", arguments.source, "Source of the entries (default: the names of the logs)")
+      ->type_name("TEXT");
   logs.add_option("--collective", arguments.collective, "Where the log names none")->type_name("NAME");
   logs.add_option("--gpu", arguments.gpu, "Where the log names none")->type_name("NAME");
   logs.add_option("--ranks", arguments.ranks, "Where the log does not tell")

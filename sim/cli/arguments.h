@@ -54,7 +54,7 @@ struct Arguments {
   std::string markdown;                                      // validate: file of the report, "" for none
   std::int64_t gpus = 0, vocabulary = 0;
   // import nccl-tests: what the logs do not say (0, "": not stated), and the form of entries: "table" or "law"
-  std::string collective, gpu, form = "table", hardware_filter;
+  std::string collective, gpu, form = "table", hardware_filter, fabric, source;
   std::int64_t ranks = 0, nodes = 0;
 };
 

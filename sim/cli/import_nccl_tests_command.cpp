@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <ostream>
 #include <system_error>
 
@@ -54,15 +55,19 @@ measurements::CollectiveLog read_logs(const Arguments& arguments) {
   return all;
 }
 
-// Sets rows of other parts aside.
-void keep_part(const Arguments& arguments, measurements::CollectiveLog& log) {
-  if (arguments.hardware_filter.empty()) return;
+std::optional<topology::HardwareProfile> part_of(const Arguments& arguments) {
   const std::string& id = arguments.hardware_filter;
+  if (id.empty()) return std::nullopt;
   base::Faults faults;
-  const topology::HardwareProfile profile = topology::read_hardware(
-      config::Catalogue("hw_profiles", arguments.options.data_dirs).load(id, ".", {"--hardware " + id, 0, 0, {}}), id,
-      faults);
+  const config::Catalogue catalogue("hw_profiles", arguments.options.data_dirs);
+  topology::HardwareProfile profile =
+      topology::read_hardware(catalogue.load(id, ".", {"--hardware " + id, 0, 0, {}}), id, faults);
   faults.throw_if_any();
+  return profile;
+}
+
+// Sets rows of other parts aside.
+void keep_part(const topology::HardwareProfile& profile, measurements::CollectiveLog& log) {
   std::vector<std::string> names = {folded(profile.id)};
   for (const std::string& alias : profile.aliases) names.push_back(folded(alias));
   std::erase_if(log.rows, [&](const measurements::CollectiveRow& row) {
@@ -102,7 +107,8 @@ int import_nccl_tests_command(const Context& context) {
   const Arguments& arguments = context.arguments;
   check(arguments);
   measurements::CollectiveLog log = read_logs(arguments);
-  keep_part(arguments, log);
+  const std::optional<topology::HardwareProfile> part = part_of(arguments);
+  if (part) keep_part(*part, log);
   if (log.rows.empty()) throw base::Error(std::move(log.set_aside));
   warn(context, log.set_aside);
   const std::vector<measurements::CollectiveTable> tables = measurements::collect(log.rows);
@@ -111,8 +117,12 @@ int import_nccl_tests_command(const Context& context) {
     text = measurements::tables_csv(tables);
   } else {
     std::vector<std::string> left_out;
-    text = measurements::tables_yaml(
-        tables, arguments.form == "law" ? measurements::EntryForm::law : measurements::EntryForm::table, left_out);
+    measurements::EntrySettings settings;
+    if (arguments.form == "law") settings.form = measurements::EntryForm::law;
+    settings.fabric = arguments.fabric;
+    settings.source = arguments.source;
+    if (part) settings.profile = &*part;
+    text = measurements::tables_yaml(tables, settings, left_out);
     for (const std::string& table : left_out) context.err << "left out: " << table << "\n";
   }
   if (arguments.out.empty()) {

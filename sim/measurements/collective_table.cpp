@@ -70,7 +70,7 @@ std::string unfit(const CollectiveTable& table, EntryForm form) {
   return {};
 }
 
-std::string law_text(const CollectiveTable& table, topology::CollectiveKind kind) {
+std::string law_text(const CollectiveTable& table, topology::CollectiveKind kind, const std::string& source) {
   std::vector<SizedTime> points;
   const double share = topology::wire_share(kind, static_cast<double>(table.ranks));
   for (std::size_t i = 0; i < table.sizes_bytes.size(); ++i)
@@ -83,18 +83,28 @@ std::string law_text(const CollectiveTable& table, topology::CollectiveKind kind
       quoted(
           fmt::format("{}: fitted to every second of {} sizes from {} to {} bytes; median error of the others {:.1f} "
                       "%, worst {:.0f} %",
-                      joined(table.files), table.sizes_bytes.size(), plain(table.sizes_bytes.front()),
+                      source, table.sizes_bytes.size(), plain(table.sizes_bytes.front()),
                       plain(table.sizes_bytes.back()), fit.median_error * 100, fit.worst_error * 100)));
 }
 
-std::string points_text(const CollectiveTable& table) {
+std::string points_text(const CollectiveTable& table, const std::string& source) {
   std::string sizes, times;
   for (std::size_t i = 0; i < table.sizes_bytes.size(); ++i) {
     sizes += (i == 0 ? "" : ", ") + plain(table.sizes_bytes[i]) + " B";
     times += (i == 0 ? "" : ", ") + fmt::format("{:.6g} us", table.times_s[i] * 1e6);
   }
   return fmt::format("    sizes: [{}]\n    times: [{}]\n    evidence: measured\n    source: {}\n", sizes, times,
-                     quoted(joined(table.files)));
+                     quoted(source));
+}
+
+// The rate of the link that binds on the profile's part; nothing where the profile does not tell.
+std::string link_text(const CollectiveTable& table, const topology::HardwareProfile& profile) {
+  const topology::HardwareProfile::Network& network = profile.network;
+  const double gpus = network.gpus_per_node.value;
+  const bool inside = static_cast<double>(table.nodes) * gpus <= static_cast<double>(network.domain_gpus());
+  const double rate =
+      inside ? network.scale_up_bandwidth.value : network.nic_bandwidth.value * network.nics_per_node.value / gpus;
+  return fmt::format("    link: {} GB/s\n", rate / 1e9);
 }
 
 }  // namespace
@@ -137,11 +147,11 @@ std::string tables_csv(const std::vector<CollectiveTable>& tables) {
   return text;
 }
 
-std::string tables_yaml(const std::vector<CollectiveTable>& tables, EntryForm form,
+std::string tables_yaml(const std::vector<CollectiveTable>& tables, const EntrySettings& settings,
                         std::vector<std::string>& left_out) {
   std::string entries, gpu;
   for (const CollectiveTable& table : tables) {
-    if (const std::string why = unfit(table, form); !why.empty()) {
+    if (const std::string why = unfit(table, settings.form); !why.empty()) {
       left_out.push_back(title_of(table) + ": " + why);
       continue;
     }
@@ -150,7 +160,11 @@ std::string tables_yaml(const std::vector<CollectiveTable>& tables, EntryForm fo
     const topology::CollectiveKind kind = *topology::collective_kind(table.collective);
     entries += fmt::format("  - collective: {}\n    ranks: {}\n    nodes: {}\n",
                            topology::collective_names()[static_cast<std::size_t>(kind)], table.ranks, table.nodes);
-    entries += form == EntryForm::law ? law_text(table, kind) : points_text(table);
+    if (!settings.fabric.empty() && table.nodes > 1)
+      entries += fmt::format("    fabric: {}\n", quoted(settings.fabric));
+    if (settings.profile != nullptr) entries += link_text(table, *settings.profile);
+    const std::string source = settings.source.empty() ? joined(table.files) : settings.source;
+    entries += settings.form == EntryForm::law ? law_text(table, kind, source) : points_text(table, source);
   }
   return "# Entries of a hardware profile (docs/models.md, Collectives).\ncollectives:" +
          (entries.empty() ? std::string(" []\n") : "\n" + entries);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "measurements/nccl_log.h"
+#include "topology/hardware.h"
 
 // Rows of logs and tables, put together by (GPU, collective, ranks, nodes).
 namespace moeplan::measurements {
@@ -22,9 +23,16 @@ std::vector<CollectiveTable> collect(const std::vector<CollectiveRow>& rows);
 std::string tables_csv(const std::vector<CollectiveTable>& tables);
 
 enum class EntryForm { table, law };  // sizes and times as they are; or the fitted three parameters
+
+struct EntrySettings {
+  EntryForm form = EntryForm::table;
+  std::string fabric, source;                          // written where not empty; source: else the files
+  const topology::HardwareProfile* profile = nullptr;  // of the part: gives the rate of the link that binds
+};
 // Entries of `collectives` of a hardware profile (docs/models.md). Tables that a profile cannot hold (other
 // collectives, nodes not known, ranks uneven, too few sizes for a fit) are left out, each with a reason in `left_out`.
-std::string tables_yaml(const std::vector<CollectiveTable>& tables, EntryForm form, std::vector<std::string>& left_out);
+std::string tables_yaml(const std::vector<CollectiveTable>& tables, const EntrySettings& settings,
+                        std::vector<std::string>& left_out);
 
 // A table of measured collectives as CSV, with columns collective, ranks or n_gpus, nodes or n_nodes, size_bytes,
 // time_us, and gpu where there are several parts; other columns are ignored. Rows without a time, and rows of anything

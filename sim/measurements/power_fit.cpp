@@ -10,6 +10,8 @@
 namespace moeplan::measurements {
 namespace {
 
+constexpr double kMostOverReached = 1.25;  // fitted bandwidth over the highest that the sweep reached
+
 struct Logs {
   double size = 0, time = 0;
 };
@@ -31,7 +33,8 @@ double loss(const Point& at, std::span<const Logs> logs) {
 }
 
 // Moves along each axis and each pair of axes by a step that halves when nothing helps.
-double search(Point& at, std::span<const Logs> logs) {
+double search(Point& at, std::span<const Logs> logs, double most_rate) {
+  at[1] = std::min(at[1], most_rate);
   double best = loss(at, logs);
   for (double step = 0.4; step > 1e-4; step /= 2) {
     for (bool better = true; better;) {
@@ -40,6 +43,7 @@ double search(Point& at, std::span<const Logs> logs) {
         Point next = at;
         for (int axis = 0, rest = move; axis < 3; ++axis, rest /= 3)
           next[static_cast<std::size_t>(axis)] += rest % 3 == 0 ? 0 : rest % 3 == 1 ? step : -step;
+        next[1] = std::min(next[1], most_rate);
         next[2] = std::clamp(next[2], std::log(0.2), std::log(8.0));
         const double value = loss(next, logs);
         if (value >= best - 1e-12) continue;
@@ -68,11 +72,15 @@ PowerFit fit_power(std::span<const SizedTime> points) {
     MOEPLAN_CHECK(points[i].wire_bytes > 0 && points[i].time_s > 0, "logarithms of sizes and times");
     (i % 2 == 0 ? fitted : kept).push_back({std::log(points[i].wire_bytes), std::log(points[i].time_s)});
   }
+  // A sweep that ends early would let the rate run away; no link is much quicker than what was reached.
+  double most_rate = fitted.front().size - fitted.front().time;
+  for (const Logs& log : fitted) most_rate = std::max(most_rate, log.size - log.time);
+  most_rate += std::log(kMostOverReached);
   Point best{};
   double least = -1;
   for (const double exponent : {0.5, 0.8, 1.5, 3.0}) {
     Point at{fitted.front().time, fitted.back().size - fitted.back().time, std::log(exponent)};
-    const double value = search(at, fitted);
+    const double value = search(at, fitted, most_rate);
     if (least >= 0 && value >= least) continue;
     least = value;
     best = at;

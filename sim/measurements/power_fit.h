@@ -18,7 +18,7 @@ struct PowerFit {
   double fitted_error = 0;                   // median, of the points of the fit
 };
 
-// Least mean of |log(predicted / measured)|, by a deterministic pattern search. `points` ascend by wire_bytes; at least
+// The bandwidth is at most 1.25 times the highest that a point of the fit reached. Least mean of |log(predicted / measured)|, by a deterministic pattern search. `points` ascend by wire_bytes; at least
 // 6 of them.
 PowerFit fit_power(std::span<const SizedTime> points);
 inline constexpr std::size_t kLeastPoints = 6;

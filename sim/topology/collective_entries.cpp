@@ -12,7 +12,7 @@
 namespace moeplan::topology {
 namespace {
 
-auto key_of(const CollectiveEntry& entry) { return std::tuple(entry.kind, entry.ranks, entry.nodes); }
+auto key_of(const CollectiveEntry& entry) { return std::tie(entry.kind, entry.ranks, entry.nodes, entry.fabric); }
 
 // A list of quantities of one dimension, each above 0.
 std::vector<double> quantities(config::Reader& reader, const char* key, base::Dimension dimension) {
@@ -58,6 +58,8 @@ CollectiveEntry read_entry(const config::Node& node, base::Faults& faults) {
   entry.source = reader.text("source");
   if (entry.ranks >= 2 && entry.nodes >= 1 && entry.ranks % entry.nodes != 0)
     reader.fault("nodes", fmt::format("expected a number that divides the {} ranks, got {}", entry.ranks, entry.nodes));
+  entry.fabric = reader.text_or("fabric", "");
+  entry.link_rate = reader.quantity_if("link", base::Dimension::bytes_per_second, {0.0, 1e18, true}).value_or(0);
   const bool table = reader.has("sizes") || reader.has("times");
   const bool law = reader.has("latency") || reader.has("bandwidth") || reader.has("exponent");
   if (table == law) {
@@ -114,8 +116,10 @@ double wire_share(CollectiveKind kind, double ranks) {
   MOEPLAN_CHECK(false, "unknown collective");
 }
 
-EntryTime entry_time(const CollectiveEntry& entry, double bytes) {
+EntryTime entry_time(const CollectiveEntry& entry, double bytes, double link_rate) {
   MOEPLAN_CHECK(bytes > 0, "an empty buffer takes no time");
+  // A slower link is like more bytes: the times of transfers scale, latencies stay.
+  if (link_rate > 0 && entry.link_rate > 0) bytes *= entry.link_rate / link_rate;
   if (entry.sizes_bytes.empty()) {
     const double transfer_s = wire_share(entry.kind, static_cast<double>(entry.ranks)) * bytes / entry.bandwidth;
     const double high = std::max(entry.latency_s, transfer_s);

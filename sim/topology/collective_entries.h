@@ -29,8 +29,11 @@ double wire_share(CollectiveKind kind, double ranks);
 struct CollectiveEntry {
   CollectiveKind kind = CollectiveKind::all_reduce;
   std::int64_t ranks = 0, nodes = 0;
+  std::string fabric;  // between hosts, where a sweep was taken on another than the profile's: "efa"; empty: any
   std::vector<double> sizes_bytes, times_s;  // empty: the law below
   double latency_s = 0, bandwidth = 0, exponent = 1;
+  double link_rate = 0;  // bytes/s of the link that binds (scale-up port, or a GPU's share of NICs) as measured; 0: not
+                         // said. Where the profile's link has another rate, transfers take so much longer.
   Evidence evidence = Evidence::assumed;
   std::string source;
   base::Where where;
@@ -41,12 +44,12 @@ struct EntryTime {
   double seconds = 0;
   Read how = Read::law;
 };
-// Seconds of a buffer of `bytes` > 0. A table is interpolated in log size and log time; outside it goes on with the
-// slope of its last two points, between no growth and growth with the size.
-EntryTime entry_time(const CollectiveEntry& entry, double bytes);
+// Seconds of a buffer of `bytes` > 0 over links of `link_rate` (0: as measured). A table is interpolated in log size
+// and log time; outside it goes on with the slope of its last two points, between no growth and growth with the size.
+EntryTime entry_time(const CollectiveEntry& entry, double bytes, double link_rate = 0);
 
-// The list at `key` of a profile, sorted by kind, ranks and nodes; adds all faults: an entry with both forms or none,
-// lists of unequal length, sizes that do not rise, times that are 0, a second entry of one collective.
+// The list at `key` of a profile, sorted by kind, ranks, nodes and fabric; adds all faults: an entry with both forms or
+// none, lists of unequal length, sizes that do not rise, times that are 0, a second entry of one collective.
 std::vector<CollectiveEntry> read_collectives(config::Reader& profile, const char* key, base::Faults& faults);
 
 }  // namespace moeplan::topology

@@ -96,13 +96,18 @@ bool is_hardware_key(std::string_view path) {
 }
 
 const CollectiveEntry* HardwareProfile::collective(CollectiveKind kind, std::int64_t ranks, std::int64_t nodes) const {
-  const auto wanted = std::tuple(kind, ranks, nodes);
-  const auto found = std::lower_bound(collectives.begin(), collectives.end(), wanted,
-                                      [](const CollectiveEntry& entry, const auto& key) {
-                                        return std::tuple(entry.kind, entry.ranks, entry.nodes) < key;
-                                      });
-  if (found == collectives.end() || std::tuple(found->kind, found->ranks, found->nodes) != wanted) return nullptr;
-  return &*found;
+  const auto find = [&](const std::string& wanted_fabric) -> const CollectiveEntry* {
+    const auto wanted = std::tie(kind, ranks, nodes, wanted_fabric);
+    const auto key = [](const CollectiveEntry& entry) {
+      return std::tie(entry.kind, entry.ranks, entry.nodes, entry.fabric);
+    };
+    const auto found = std::lower_bound(collectives.begin(), collectives.end(), wanted,
+                                        [&](const CollectiveEntry& entry, const auto& at) { return key(entry) < at; });
+    return found == collectives.end() || key(*found) != wanted ? nullptr : &*found;
+  };
+  if (!fabric.empty())
+    if (const CollectiveEntry* own = find(fabric)) return own;
+  return find({});
 }
 
 HardwareProfile read_hardware(const config::Node& root, const std::string& id, base::Faults& faults) {
@@ -133,6 +138,7 @@ HardwareProfile read_hardware(const config::Node& root, const std::string& id, b
       value = read_value(std::move(*entry), quantity);
     }
   });
+  profile.fabric = reader.text_or("fabric", "");
   profile.collectives = read_collectives(reader, "collectives", faults);
   config::Reader& network = sections.at("network");
   profile.where_gpus_per_node = network.where("gpus_per_node");

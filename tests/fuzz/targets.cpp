@@ -206,7 +206,7 @@ void nccl_log(std::string_view bytes) {
     }
     std::vector<std::string> left_out;
     const std::string yaml =
-        measurements::tables_yaml(measurements::collect(log.rows), measurements::EntryForm::table, left_out);
+        measurements::tables_yaml(measurements::collect(log.rows), {}, left_out);
     base::Faults faults;
     config::Reader reader(reads_back(yaml), faults);
     topology::read_collectives(reader, "collectives", faults);

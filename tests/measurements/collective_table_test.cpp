@@ -65,12 +65,12 @@ TEST_CASE("entries of both forms read back as entries of a profile") {
     rows.push_back(row("alltoall", size, 10 + size / 1e5));
   }
   std::vector<std::string> left_out;
-  const auto table = read_back(tables_yaml(collect(rows), EntryForm::table, left_out));
+  const auto table = read_back(tables_yaml(collect(rows), {}, left_out));
   REQUIRE(table.size() == 1);
   CHECK(table[0].kind == topology::CollectiveKind::all_to_all);
   CHECK(table[0].sizes_bytes.size() == 12);
   CHECK(topology::entry_time(table[0], 1024).seconds == doctest::Approx(10.01024e-6).epsilon(1e-4));
-  const auto law = read_back(tables_yaml(collect(rows), EntryForm::law, left_out));
+  const auto law = read_back(tables_yaml(collect(rows), {EntryForm::law, {}, {}, nullptr}, left_out));
   REQUIRE(law.size() == 1);
   CHECK(law[0].sizes_bytes.empty());
   CHECK(topology::entry_time(law[0], 4194304).seconds == doctest::Approx(51.9e-6).epsilon(0.05));
@@ -82,7 +82,7 @@ TEST_CASE("what a profile cannot hold is left out with its reason") {
   std::vector<std::string> left_out;
   const std::string yaml = tables_yaml(collect({row("broadcast", 1024, 10), row("all_reduce", 1024, 10, 0),
                                                 row("all_gather", 1024, 10, 3), row("sendrecv", 1024, 10)}),
-                                       EntryForm::table, left_out);
+                                       {}, left_out);
   CHECK(yaml.find("collectives: []") != std::string::npos);
   REQUIRE(left_out.size() == 4);
   CHECK(left_out[0].find("unequal") != std::string::npos);        // all_gather on 3 nodes

@@ -60,7 +60,8 @@ TEST_CASE("a log of nccl-tests gives collective, ranks, nodes, part, sizes and o
   CHECK(first.size_bytes == 1048576);
   CHECK(first.time_s == doctest::Approx(100e-6));
   CHECK(first.where.file == "run.log");
-  CHECK(first.where.line == 26);  // after 4 lines of the head, "Using devices", 16 ranks, one "#", 3 of the table's head
+  CHECK(first.where.line ==
+        26);  // after 4 lines of the head, "Using devices", 16 ranks, one "#", 3 of the table's head
   CHECK(log.rows[1].time_s == doctest::Approx(150.5e-6));
 }
 
