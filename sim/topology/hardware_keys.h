@@ -83,6 +83,9 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("network", "message_half_size", network.message_half_size, Quantity::bytes_or_none);
   visit("network", "collective_efficiency", network.collective_efficiency, Quantity::efficiency);
   visit("network", "collective_exponent", network.collective_exponent, Quantity::exponent);
+  visit("network", "collective_launch", network.collective_launch, Quantity::seconds);
+  visit("network", "switch_reduction_efficiency", network.switch_reduction_efficiency, Quantity::efficiency);
+  visit("network", "switch_reduction_from", network.switch_reduction_from, Quantity::count);
   visit("network", "scale_up_domain", network.scale_up_domain, Quantity::count);
   visit("network", "ranks_per_domain", network.ranks_per_domain, Quantity::count);
   visit("network", "peer_to_peer", network.peer_to_peer, Quantity::flag);
