@@ -152,6 +152,7 @@ void read_dispatch(config::Reader& reader, Dispatch& dispatch) {
                  "add overlap_moe_expert_parallel_comm: true");
   }
   dispatch.permute_fusion = reader.flag_or("permute_fusion", true);
+  dispatch.grouped_gemm = reader.flag_or("grouped_gemm", true);
   dispatch.rank_capacity_factor = reader.real_or("expert_rank_capacity_factor", 0.0, {0.0, 1e6, true});
   dispatch.paged_stash = reader.flag_or("paged_stash", false);
   if (dispatch.paged_stash && dispatch.rank_capacity_factor == 0) {
