@@ -195,8 +195,14 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
       add_command(app, "run", "Does it fit, where is the peak, how long is a step?",
                   "Examples:\n"
                   "  moeplan run scenarios/quickstart.yaml\n"
-                  "  moeplan run scenarios/quickstart.yaml --set ep=16 --set memfine.chunks=8 --json out.json");
+                  "  moeplan run scenarios/quickstart.yaml --set ep=16 --set memfine.chunks=8 --json out.json\n"
+                  "  moeplan run scenarios/quickstart.yaml --memory-timeline memory.json --rank 3");
   add_scenario_options(run, arguments, texts);
+  run.add_option("--memory-timeline", arguments.memory_timeline,
+                 "Also write every allocation and release of one rank to FILE, as JSON (docs/json.md)")
+      ->type_name("FILE");
+  run.add_option("--rank", arguments.rank, "Rank of the timeline (default: the one with the highest peak)")
+      ->type_name("R");
 
   CLI::App& sweep =
       add_command(app, "sweep", "What if: any keys over any values",
@@ -371,6 +377,9 @@ void finish(const Texts& texts, Arguments& arguments) {
   if (arguments.top_k < 0 || arguments.top_k > 64) {
     faults.add({"--top-k", 0, 0, {}}, "expected an integer from 0 to 64, got " + std::to_string(arguments.top_k));
   }
+  if (arguments.rank && arguments.memory_timeline.empty()) {
+    faults.add({"--rank", 0, 0, {}}, "a rank is chosen for a timeline", "add --memory-timeline FILE");
+  }
   if (arguments.pairs < 0 || arguments.pairs > 64) {
     faults.add({"--pairs", 0, 0, {}}, "expected an integer from 0 to 64, got " + std::to_string(arguments.pairs));
   }
@@ -410,7 +419,7 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
   arguments.command = command_of(app);
   const CLI::Option* json = selected(app).get_option_no_throw("--json");
   if (json != nullptr && json->count() > 0 && arguments.json.empty()) refuse("--json: expected a path or '-'");
-  for (const char* name : {"--csv", "--jsonl", "--markdown"}) {
+  for (const char* name : {"--csv", "--jsonl", "--markdown", "--memory-timeline"}) {
     const CLI::Option* rows = selected(app).get_option_no_throw(name);
     if (rows != nullptr && rows->count() > 0 && rows->as<std::string>().empty()) {
       refuse(std::string(name) + ": expected a path");
@@ -419,7 +428,8 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
   const std::pair<const char*, const std::string&> files[] = {{"--json", arguments.json},
                                                               {"--csv", arguments.csv},
                                                               {"--jsonl", arguments.jsonl},
-                                                              {"--markdown", arguments.markdown}};
+                                                              {"--markdown", arguments.markdown},
+                                                              {"--memory-timeline", arguments.memory_timeline}};
   for (std::size_t i = 0; i < std::size(files); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (files[i].second.empty() || files[i].second != files[j].second) continue;

@@ -39,6 +39,8 @@ struct Arguments {
   std::vector<std::string> policies;  // compare: as typed, distinct
   bool default_policies = false;      // they were not typed
   std::string oom_line;               // explain: the text of --oom-line, "" for none
+  std::string memory_timeline;        // run: file of the timeline, "" for none
+  std::optional<std::int64_t> rank;   // run: of the timeline; nothing: the one with the highest peak
   std::int64_t pairs = 6, top = 12;   // explain: best changes that pairs are made of; rows of its tables
   std::string trace;                  // trace info: the path
   std::vector<std::int64_t> ep;       // trace info: numbers of ranks

@@ -1,9 +1,13 @@
 #include <memory>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "report/notes.h"
 #include "report/report.h"
 #include "search/evaluate.h"
+#include "search/memory_timeline.h"
 
 namespace moeplan::cli {
 
@@ -20,11 +24,31 @@ std::shared_ptr<const scenario::Scenario> load(const Arguments& arguments) {
   return scenario;
 }
 
+namespace {
+
+void check_rank(const Arguments& arguments, const scenario::Scenario& scenario) {
+  const std::int64_t world = scenario.layout.world;
+  if (!arguments.rank || (*arguments.rank >= 0 && *arguments.rank < world)) return;
+  throw base::Error({"--rank", 0, 0, {}}, "expected a rank from 0 to " + std::to_string(world - 1) + ", got " +
+                                              std::to_string(*arguments.rank));
+}
+
+}  // namespace
+
 int run_command(const Context& context) {
-  const search::Evaluation evaluation = search::evaluate(load(context.arguments), context.arguments.threads);
+  const Arguments& arguments = context.arguments;
+  const auto scenario = load(arguments);
+  check_rank(arguments, *scenario);
+  if (!arguments.memory_timeline.empty()) check_writable(arguments.memory_timeline);
+  const search::Evaluation evaluation = search::evaluate(scenario, arguments.threads);
   context.stats.add_operations(evaluation.ops);
   context.output.text(report::run_text(evaluation));
   if (context.output.wants_json()) context.output.json(report::run_json(evaluation));
+  if (!arguments.memory_timeline.empty()) {
+    const std::int64_t rank = arguments.rank.value_or(evaluation.worst.rank);
+    base::write_file_atomically(arguments.memory_timeline, report::memory_timeline_json(search::memory_timeline(
+                                                               scenario, rank, arguments.threads)));
+  }
   return evaluation.fit.verdict == search::Verdict::oom ? 1 : 0;
 }
 

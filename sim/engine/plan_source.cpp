@@ -309,6 +309,7 @@ void PlanSource::done(std::int64_t standing, const OpTimes& times) {
   MOEPLAN_CHECK(op != nullptr, "the engine finished an op that the program does not have");
   if (times.end_ps > kLongestStep_ps) too_long(plan_, "the step", static_cast<double>(times.end_ps) * kPicosecond);
   attribute(state, *op, visit->lane, times);
+  if (standing == recorded_) times_->push_back(times);
 }
 
 std::int64_t PlanSource::all_exchanges_ps(const State& state) {

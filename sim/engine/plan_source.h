@@ -28,6 +28,11 @@ class PlanSource : public ProgramSource {
   void done(std::int64_t standing, const OpTimes& times) override;
   const RankTime& time_of(std::int64_t standing) const { return states_[static_cast<std::size_t>(standing)].time; }
   double clock_s(std::int64_t standing) const;  // end of the rank's last op
+  // Times of every op of one of them are added to `times`, in program order.
+  void record(std::int64_t standing, std::vector<OpTimes>* times) {
+    recorded_ = standing;
+    times_ = times;
+  }
 
  private:
   struct Cursor {
@@ -79,6 +84,8 @@ class PlanSource : public ProgramSource {
   std::map<std::tuple<int, std::int64_t, std::int64_t, std::int64_t>, double> collective_memo_;
   std::vector<std::int64_t> matrix_;
   std::vector<double> finish_;
+  std::int64_t recorded_ = -1;
+  std::vector<OpTimes>* times_ = nullptr;
 };
 
 }  // namespace moeplan::engine

@@ -1,5 +1,7 @@
 #include "engine/step.h"
 
+#include <algorithm>
+
 #include "engine/plan_source.h"
 
 namespace moeplan::engine {
@@ -43,6 +45,31 @@ StepTime run_step(const plan::Plan& plan) {
     step.ranks.push_back(time);
   }
   return step;
+}
+
+std::vector<std::vector<OpClock>> op_clocks(const plan::Plan& plan, std::int64_t rank) {
+  PlanSource source(plan);
+  std::vector<OpTimes> times;
+  source.record(source.standing_of(rank), &times);
+  run_max_plus(source);
+  std::vector<std::vector<OpClock>> clocks;
+  OpClock now;
+  std::size_t next = 0;
+  constexpr double kPicosecond = 1e-12;
+  for (const plan::Visit& visit : plan.program_of(rank).visits) {
+    const plan::Block& block = plan.blocks[static_cast<std::size_t>(visit.block)];
+    const auto& ops = visit.direction == schedule::Direction::forward ? block.forward : block.backward;
+    std::vector<OpClock>& of_visit = clocks.emplace_back(ops.size());
+    for (std::size_t o = visit.first_op; o < std::min<std::size_t>(visit.end_op, ops.size()); ++o) {
+      if (ops[o].work != plan::Work::fixed || ops[o].launches != 0) {
+        const OpTimes& t = times.at(next++);
+        now = {static_cast<double>(t.issued_ps) * kPicosecond, static_cast<double>(t.start_ps) * kPicosecond,
+               static_cast<double>(t.end_ps) * kPicosecond};
+      }
+      of_visit[o] = now;
+    }
+  }
+  return clocks;
 }
 
 }  // namespace moeplan::engine

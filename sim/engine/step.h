@@ -40,4 +40,12 @@ struct StepTime {
 
 StepTime run_step(const plan::Plan& plan);
 
+// When the host issued an op of a rank's program, and when the device ran it. Hand-overs between blocks, which the
+// engine leaves out, are as the op before them.
+struct OpClock {
+  double issued_s = 0, start_s = 0, end_s = 0;
+};
+// [visit][op of the visit's list], of the whole step.
+std::vector<std::vector<OpClock>> op_clocks(const plan::Plan& plan, std::int64_t rank);
+
 }  // namespace moeplan::engine

@@ -47,10 +47,15 @@ class CachingAllocator {
   // May be called with several events; the block is free when all are complete.
   void release_after(Handle handle, std::int64_t event);
   void complete(std::int64_t event);
-  void empty_cache();                         // frees every wholly free segment; waits for all events
+  void empty_cache();  // frees every wholly free segment; waits for all events
+  // From here on segments of a stream never go back: the private pool of captured graphs, which replays use again.
+  void keep_segments_of(int stream) { kept_stream_ = stream; }
   void lift_capacity() { limited_ = false; }  // from here on the device is never full
 
   const AllocatorStats& stats() const { return stats_; }
+  // Of a live block; its size is the rounded request, or more where the rest was not split off.
+  std::int64_t size_of(Handle handle) const { return handle == kNothing ? 0 : at(handle).size; }
+  std::int64_t address_of(Handle handle) const { return handle == kNothing ? 0 : at(handle).address; }
   std::int64_t rounded(std::int64_t bytes) const;                 // size of the block of a request
   static std::int64_t segment_bytes(std::int64_t rounded_bytes);  // size of the segment that it would get
 
@@ -120,6 +125,7 @@ class CachingAllocator {
   std::vector<std::pair<std::int64_t, Id>> pending_;  // (event, block), in the order of their release
   std::array<std::int64_t, 2> searches_{};            // of the small and the large pool
   std::int64_t next_address_ = 0;
+  int kept_stream_ = -1;
   std::int32_t ranges_ = 0;
 };
 

@@ -20,6 +20,7 @@ void CachingAllocator::release_segment(Id id) {
 bool CachingAllocator::free_oversize(std::int32_t index, std::int64_t size) {
   if (!settings_.max_split_bytes) return false;
   const std::int64_t limit = *settings_.max_split_bytes, wanted = std::max(size, limit);
+  if (arena(index).stream == kept_stream_) return false;
   auto& free = arena(index).free;
   const auto it = free.lower_bound(BySize{wanted, -1, -1});
   if (it != free.end() && at(it->id).range < 0) {
@@ -45,6 +46,7 @@ void CachingAllocator::free_whole_segments() {
   for (const auto& [event, id] : pending)
     if (--at(id).events == 0) make_free(id);
   for (Arena& home : arenas_) {
+    if (home.stream == kept_stream_) continue;
     const std::vector<BySize> list(home.free.begin(), home.free.end());
     for (const BySize& entry : list) {
       if (at(entry.id).range >= 0)
@@ -67,7 +69,7 @@ void CachingAllocator::collect_garbage() {
   std::vector<Id> idle_segments;
   std::int64_t total_age = 0, reclaimed = 0;
   for (Arena& home : arenas_)
-    if (!home.small)
+    if (!home.small && home.stream != kept_stream_)
       for (const BySize& entry : home.free)
         if (!is_split(entry.id) && at(entry.id).range < 0) {
           idle_segments.push_back(entry.id);

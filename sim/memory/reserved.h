@@ -10,7 +10,10 @@
 #include "memory/replay.h"
 
 // Reserved memory of one rank: its program replayed through the model of PyTorch's allocator, from loading over several
-// iterations. Tensors are those of memory::Walk, in program order; all are allocated on the compute stream.
+// iterations. Tensors are those of memory::Walk, in program order. Pools are those of the streams that allocate: the
+// compute stream, exchanges that run under another microbatch, copies back from the host, and captured graphs, whose
+// pool exists from the second iteration on (the first runs without). A tensor that another stream used goes back to its
+// pool when the host has seen that stream get there (record_stream). docs/models.md, Reserved memory.
 namespace moeplan::memory {
 
 // Out of memory: what was asked for, where.
@@ -39,10 +42,26 @@ AllocatorSettings allocator_settings(const plan::Plan& plan, std::int64_t rank);
 
 struct StaticEvent;
 
+// One allocation or release, as PyTorch's memory history tells it.
+struct MemoryEvent {
+  enum class Action : std::uint8_t { alloc, free, free_requested, free_completed };
+  Action action = Action::alloc;  // free: both at once; the other two where a stream beside is waited for
+  Phase phase = Phase::load;
+  std::int64_t iteration = -1;       // -1: while loading
+  std::int32_t visit = -1, op = -1;  // of the program; -1: of what a rank holds all the time
+  std::string tensor;
+  plan::TensorKind kind = plan::TensorKind::workspace;
+  int pool = 0;
+  std::int64_t bytes = 0, address = 0;                   // of the block
+  std::int64_t allocated_bytes = 0, reserved_bytes = 0;  // after it
+};
+
 class ReservedReplay {
  public:
-  // Loads the rank: parameters, buffers, optimizer shards.
-  ReservedReplay(const plan::Plan& plan, std::int64_t rank, const AllocatorSettings& settings);
+  // Loads the rank: parameters, buffers, optimizer shards. Events are added to `events`, where it is not null: of the
+  // device that is large enough, once the real one runs full.
+  ReservedReplay(const plan::Plan& plan, std::int64_t rank, const AllocatorSettings& settings,
+                 std::vector<MemoryEvent>* events = nullptr);
   // One iteration with the program and rows of `plan`, which may differ from call to call; the first also makes the
   // optimizer's moments. Returns the highest reserved bytes in it.
   std::int64_t run(const plan::Plan& plan);
@@ -51,7 +70,16 @@ class ReservedReplay {
   std::int64_t iterations() const { return result_.iterations; }
 
  private:
-  using Handles = std::vector<CachingAllocator::Handle>;
+  struct Held {
+    CachingAllocator::Handle handle = CachingAllocator::kNothing;
+    int pool = 0;
+  };
+  using Handles = std::vector<Held>;
+  // A tensor that the program let go of and a stream beside still uses.
+  struct Waiting {
+    std::int64_t event = 0, launches = 0;  // by then
+    MemoryEvent told;
+  };
   // The rank on the device as it is, and from the first time that it runs full a second one that never does.
   struct Lane {
     CachingAllocator allocator;
@@ -62,11 +90,19 @@ class ReservedReplay {
   };
   struct Place;
   template <class Store>
-  void allocate(std::int64_t bytes, const Place& place, const Store& store);
+  void allocate(std::int64_t bytes, int pool, const Place& place, const Store& store);
+  void release(const Place& place, std::size_t frame, std::size_t tensor, bool waits);
+  void complete_waiting(bool all);
+  void tell(MemoryEvent::Action action, const Place& place, const Held& held);
+  void start_graphs(const plan::Plan& plan);
   void hold(const std::vector<StaticEvent>& events, Phase phase);
   void observe(Phase phase);
 
   std::vector<Lane> lanes_;
+  std::vector<Waiting> waiting_;
+  std::int64_t launches_ = 0, events_so_far_ = 0;  // issued by the host, of the iterations
+  bool graphs_ = false;                            // captured: they allocate from their own pool
+  std::vector<MemoryEvent>* events_ = nullptr;
   Reserved result_;
 };
 

@@ -38,12 +38,14 @@ void add_attention(const model::Architecture& arch, std::int64_t tp, Tensors& li
   const model::Attention& a = arch.attention;
   const std::int64_t h = arch.hidden;
   auto sharded = [&](const char* name, std::int64_t elements) {
-    list.push_back({name, base::ceil_div(elements, tp), false});
+    list.push_back({name, base::ceil_div(elements, tp), false, true});
   };
-  auto whole = [&](const char* name, std::int64_t elements) { list.push_back({name, elements, false}); };
+  auto whole = [&](const char* name, std::int64_t elements, bool linear = true) {
+    list.push_back({name, elements, false, linear});
+  };
   sharded("linear_proj", a.heads * a.v_dim() * h);
   if (a.kind == model::AttentionKind::gqa) {
-    whole("linear_qkv norm", h);
+    whole("linear_qkv norm", h, false);
     sharded("linear_qkv", h * (a.heads + 2 * a.kv_heads) * a.head_dim);
     return;
   }
@@ -56,8 +58,8 @@ void add_attention(const model::Architecture& arch, std::int64_t tp, Tensors& li
 
 void add_mlp(const model::Architecture& arch, std::int64_t ffn, std::int64_t tp, bool expert, Tensors& list) {
   const std::int64_t columns = arch.mlp == model::MlpKind::swiglu ? 2 * ffn : ffn;
-  list.push_back({"linear_fc1", base::ceil_div(arch.hidden * columns, tp), expert});
-  list.push_back({"linear_fc2", base::ceil_div(arch.hidden * ffn, tp), expert});
+  list.push_back({"linear_fc1", base::ceil_div(arch.hidden * columns, tp), expert, true});
+  list.push_back({"linear_fc2", base::ceil_div(arch.hidden * ffn, tp), expert, true});
 }
 
 Tensors layer_tensors(const scenario::Scenario& scenario, model::LayerKind kind) {
@@ -117,14 +119,14 @@ class Events {
  public:
   std::int64_t allocate(std::string name, std::int64_t bytes, plan::TensorKind kind) {
     if (bytes <= 0) return -1;
-    list_.push_back({std::move(name), bytes, -1});
+    list_.push_back({std::move(name), bytes, -1, kind});
     held_[static_cast<std::size_t>(kind)] += bytes;
     return static_cast<std::int64_t>(list_.size()) - 1;
   }
   void release(std::int64_t event, plan::TensorKind kind) {
     if (event < 0) return;
     held_[static_cast<std::size_t>(kind)] -= list_[static_cast<std::size_t>(event)].bytes;
-    list_.push_back({"", 0, event});
+    list_.push_back({"", 0, event, kind});
   }
   // No more than the plan holds of the kind.
   void allocate_within(const plan::BytesByKind& wanted, std::string name, std::int64_t bytes, plan::TensorKind kind) {
@@ -221,22 +223,31 @@ std::vector<StaticEvent> load_events(const plan::Plan& plan, std::int64_t rank) 
     for (const plan::TensorKind kind : {parameters, gradients, states}) events.spread(load, all, kind);
     return events.fill_up(load);
   }
+  // Held in fp8, a linear layer's parameter is a byte an element; copies laid out the other way come after it.
+  const auto bytes_of = [&](const Tensors& tensors, bool expert) {
+    std::int64_t bytes = 0;
+    for (const ParameterTensor& tensor : tensors)
+      if (tensor.expert == expert)
+        bytes += tensor.elements * (scenario.training.fp8_param_gather && tensor.linear ? 1 : kD);
+    return bytes;
+  };
   std::vector<Tensors> chunks;
   std::vector<std::vector<std::int64_t>> made;
   for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
     chunks.push_back(parameter_tensors(scenario, stage, v));
     made.emplace_back();
     for (const ParameterTensor& tensor : chunks.back())
-      made.back().push_back(events.allocate(tensor.name, kD * tensor.elements, parameters));
+      made.back().push_back(events.allocate(tensor.name, bytes_of({tensor}, tensor.expert), parameters));
   }
   // Buffers of a group are made before its parameters move in, and only then is the parameters' own memory free.
   for (std::size_t v = 0; v < chunks.size(); ++v)
     for (const bool expert : {false, true}) {
       const std::int64_t elements = sum(chunks[v], expert);
       const std::string group = expert ? "expert " : "";
-      if (optimizer.shards_states()) events.allocate(group + "parameter buffer", kD * elements, parameters);
+      const bool buffered = optimizer.shards_states() && !optimizer.orthogonalises();
+      if (buffered) events.allocate(group + "parameter buffer", bytes_of(chunks[v], expert), parameters);
       events.allocate(group + "gradient buffer", optimizer.main_grad_bytes * elements, gradients);
-      if (!optimizer.shards_states()) continue;
+      if (!buffered) continue;
       for (std::size_t i = chunks[v].size(); i-- > 0;)
         if (chunks[v][i].expert == expert) events.release(made[v][i], parameters);
     }

@@ -16,6 +16,7 @@ struct ParameterTensor {
   std::string name;
   std::int64_t elements = 0;
   bool expert = false;
+  bool linear = false;  // a weight of a linear layer
 };
 
 // Parameters of one virtual stage in the order of their registration; over the virtual stages of a stage they add up to
@@ -34,6 +35,7 @@ struct StaticEvent {
   std::string name;
   std::int64_t bytes = 0;      // of an allocation
   std::int64_t releases = -1;  // index of the event whose memory goes back; -1: an allocation
+  plan::TensorKind kind = plan::TensorKind::workspace;
 };
 
 // From an empty device to the start of the first iteration. The end state holds plan.statics[stage].load, up to

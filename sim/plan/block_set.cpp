@@ -1,9 +1,57 @@
 #include "plan/block_set.h"
 
+#include <algorithm>
+
 #include "model/parameters.h"
 #include "plan/host_calls.h"
 
 namespace moeplan::plan {
+
+bool holds_tied_gradient(const scenario::Scenario& scenario) {
+  const auto& model = scenario.model;
+  return model.tied_embeddings && scenario.layout.pp == 1 && model.mtp_layers == 0 && !scenario.dispatch.overlap;
+}
+
+namespace {
+
+// A layer whose group runs again by other blocks. Of the first one the input stays, and in backward an op that drops it
+// (the first of the group's members gets it) and takes the gradient of the group's output meanwhile, and one that hands
+// that on to the last member.
+void checkpoint(Block& block, bool first) {
+  block.backward.clear();
+  const auto input = std::find_if(block.tensors.begin(), block.tensors.end(),
+                                  [](const Tensor& tensor) { return tensor.name == "layer input"; });
+  const auto id = static_cast<std::uint32_t>(input - block.tensors.begin());
+  if (!first) {
+    block.forward.back().frees.push_back(id);
+    return;
+  }
+  block.tensors.push_back({TensorKind::activations_dense, "gradient of the group's output", input->size});
+  const auto gradient = static_cast<std::uint32_t>(block.tensors.size() - 1);
+  Op begins, ends;
+  begins.name = "the group runs again";
+  ends.name = "output gradient goes on";
+  begins.launches = ends.launches = 0;
+  begins.allocates = {gradient};
+  begins.frees = {id};
+  ends.frees = {gradient};
+  block.backward = {begins, ends};
+}
+
+void hold_tied_gradient(Block& block) {
+  const auto held = std::find_if(block.tensors.begin(), block.tensors.end(), [](const Tensor& tensor) {
+    return tensor.name == "output layer returned weight gradient";
+  });
+  const auto id = static_cast<std::uint32_t>(held - block.tensors.begin());
+  for (Op& op : block.backward) std::erase(op.frees, id);
+  Op sum;
+  sum.name = "tied gradients are summed";
+  sum.launches = 0;
+  sum.frees = {id};
+  block.backward.push_back(sum);
+}
+
+}  // namespace
 
 template <class Make>
 std::int32_t BlockSet::once(const Key& key, const Make& make) {
@@ -17,7 +65,8 @@ Block BlockSet::finished(Block block, const BlockParameters& parameters, bool ed
   const auto& scenario = *plan_.scenario;
   fuse_experts(block, scenario);
   if (scenario.dispatch.delay_wgrad) delay_expert_wgrads(block);
-  offload_activations(block, scenario);
+  if (scenario.recompute.granularity != scenario::RecomputeGranularity::full || scenario.recompute.uniform_layers == 1)
+    offload_activations(block, scenario);
   divide_parameters(block, scenario, parameters);
   if (edge) overlap_step_edges(block, scenario, parameters);
   count_host_calls(block, scenario, plan_.shape);
@@ -25,10 +74,27 @@ Block BlockSet::finished(Block block, const BlockParameters& parameters, bool ed
   return block;
 }
 
+Block BlockSet::layer(Block made, model::LayerKind kind, const LayerTraits& traits, bool edge) const {
+  Block block = finished(std::move(made), layer_parameters(kind), edge);
+  switch (traits.role) {
+    case GroupRole::none:
+      break;
+    case GroupRole::first:
+    case GroupRole::inner:
+      checkpoint(block, traits.role == GroupRole::first);
+      break;
+    case GroupRole::member:
+      for (Op& op : block.forward) op.recompute = true;
+      break;
+  }
+  return block;
+}
+
 BlockParameters BlockSet::layer_parameters(model::LayerKind kind) const {
   const auto& layout = plan_.scenario->layout;
   const auto p = model::rank_layer_parameters(plan_.scenario->model, kind, {layout.tp, layout.ep, layout.etp});
-  return {p.dense, p.experts};
+  const auto whole = model::layer_parameters(plan_.scenario->model, kind);
+  return {p.dense, p.experts, p.dense - whole.norms - whole.router - whole.shared_gate};
 }
 
 std::int64_t BlockSet::vocabulary_parameters() const { return plan_.shape.vocab_rank * plan_.scenario->model.hidden; }
@@ -41,7 +107,9 @@ std::int32_t BlockSet::embedding(bool edge) {
 
 std::int32_t BlockSet::head(bool edge) {
   return once({Kind::head, edge, {}, {}}, [&] {
-    return finished(make_head_block(*plan_.scenario, plan_.shape), {vocabulary_parameters(), 0}, edge);
+    Block block = finished(make_head_block(*plan_.scenario, plan_.shape), {vocabulary_parameters(), 0}, edge);
+    if (holds_tied_gradient(*plan_.scenario)) hold_tied_gradient(block);
+    return block;
   });
 }
 
@@ -64,21 +132,19 @@ std::int32_t BlockSet::send() {
 
 std::int32_t BlockSet::dense(const LayerTraits& traits, bool edge) {
   return once({Kind::dense, edge, traits, {}}, [&] {
-    return finished(make_dense_layer_block(*plan_.scenario, plan_.shape, traits),
-                    layer_parameters(model::LayerKind::dense), edge);
+    return layer(make_dense_layer_block(*plan_.scenario, plan_.shape, traits), model::LayerKind::dense, traits, edge);
   });
 }
 
 std::int32_t BlockSet::moe(const LayerTraits& traits, const Treatment& treatment, bool edge) {
   return once({Kind::moe, edge, traits, treatment}, [&] {
-    return finished(make_moe_layer_block(*plan_.scenario, plan_.shape, treatment, traits),
-                    layer_parameters(model::LayerKind::moe), edge);
+    return layer(make_moe_layer_block(*plan_.scenario, plan_.shape, treatment, traits), model::LayerKind::moe, traits,
+                 edge);
   });
 }
 
 std::int32_t BlockSet::optimizer(std::int64_t stage) {
-  plan_.blocks.push_back(make_optimizer_block(*plan_.scenario, stage_parameters(*plan_.scenario, stage),
-                                              stage_linear_parameters(*plan_.scenario, stage)));
+  plan_.blocks.push_back(make_optimizer_block(*plan_.scenario, stage));
   count_optimizer_calls(plan_.blocks.back(), *plan_.scenario, plan_.shape, stage);
   return static_cast<std::int32_t>(plan_.blocks.size() - 1);
 }

@@ -10,6 +10,10 @@
 
 namespace moeplan::plan {
 
+// Whether a stage's embedding and output layer are one matrix whose gradient autograd sums before it hands it on: the
+// output layer's then stays until the embedding's backward, where the last op of the head's block drops it.
+bool holds_tied_gradient(const scenario::Scenario& scenario);
+
 // The blocks of a plan, each written once. An edge block is the first microbatch's in forward, the last one's in
 // backward: parameters arrive and gradients leave beside it, where the scenario overlaps them.
 class BlockSet {
@@ -37,6 +41,7 @@ class BlockSet {
   template <class Make>
   std::int32_t once(const Key& key, const Make& make);
   Block finished(Block block, const BlockParameters& parameters, bool edge) const;
+  Block layer(Block made, model::LayerKind kind, const LayerTraits& traits, bool edge) const;
   BlockParameters layer_parameters(model::LayerKind kind) const;
   std::int64_t vocabulary_parameters() const;
 

@@ -13,10 +13,15 @@
 namespace moeplan::plan {
 
 Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shape);
+// Full recompute of groups of several layers: `first` and `inner` run forward and keep the group's input or nothing,
+// `member` is the same layer once more, in the backward phase, which keeps all that its backward reads.
+enum class GroupRole : std::uint8_t { none, first, inner, member };
 // What sets layers of one kind apart.
 struct LayerTraits {
   std::int64_t window = 0;  // of sliding-window attention, 0 for full
   bool spared = false;      // full recompute leaves it out (method block)
+  GroupRole role = GroupRole::none;
+  bool runs_once() const { return spared || role == GroupRole::member; }  // nothing of it in backward again
   auto operator<=>(const LayerTraits&) const = default;
 };
 Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape, const LayerTraits& traits = {});
@@ -29,9 +34,8 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape);
 // other way.
 Block make_receive_block(const scenario::Scenario& scenario, const Shape& shape);  // first in forward, last in backward
 Block make_send_block(const scenario::Scenario& scenario, const Shape& shape);     // last in forward, first in backward
-// Gradient reduction, norm, Adam on this rank's shard, parameter gathering; parameters of a rank by group.
-// linear: those of them that a narrow precision quantises, once a step.
-Block make_optimizer_block(const scenario::Scenario& scenario, const StageParameters& parameters,
-                           std::int64_t linear = 0);
+// Gradient reduction, norm, Adam on this rank's shard (or Muon on its matrices), parameter gathering, for the
+// parameters of a stage.
+Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stage);
 
 }  // namespace moeplan::plan

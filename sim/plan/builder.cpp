@@ -20,7 +20,28 @@ TensorId Builder::sized_tensor(TensorKind kind, std::string name, const Size& si
   return static_cast<TensorId>(block_->tensors.size() - 1);
 }
 
+void Builder::holds_weight_gradient(Op& wgrad, std::int64_t elements, std::int64_t matrices) {
+  if (scenario_->optimizer.gradient_accumulation_fusion ||
+      scenario_->training.framework != scenario::Framework::megatron) {
+    return;
+  }
+  const std::string name = "weight gradient of " + wgrad.name.substr(0, wgrad.name.find(" wgrad"));
+  weight_gradient_ = {tensor(TensorKind::workspace, name, elements * Shape::kElement), wgrad.family, elements,
+                      matrices};
+  wgrad.allocates.push_back(weight_gradient_->tensor);
+}
+
+// Autograd hands the tensor to the hook of its parameter, which adds it to the buffer and drops it.
+void Builder::add_weight_gradient() {
+  const WeightGradient held = *weight_gradient_;
+  weight_gradient_.reset();
+  const std::int64_t bytes = held.elements * (Shape::kElement + 2 * scenario_->optimizer.main_grad_bytes);
+  const std::string name = "add " + block_->tensors[held.tensor].name;
+  memory(name, held.family, static_cast<double>(bytes), static_cast<int>(held.matrices), {}, {held.tensor});
+}
+
 Op& Builder::add(std::string name, Work work, Family family, Ids allocates, Ids frees) {
+  if (weight_gradient_) add_weight_gradient();
   Op op;
   op.name = std::move(name);
   op.work = work;
@@ -49,6 +70,7 @@ Op& Builder::linear(std::string name, Family family, const cost::GemmShape& shap
     op.seconds += cost::memory_bound_time_s(bytes, cost::MemoryAccess::streaming, scenario_->hardware);
     ++op.launches;
   }
+  if (shape.pass == cost::GemmPass::wgrad) holds_weight_gradient(op, shape.m * shape.n, 1);
   return op;
 }
 
@@ -83,6 +105,7 @@ Op& Builder::grouped(std::string name, std::int64_t n, std::int64_t k, cost::Gem
   op.pass = pass;
   op.precision = scenario::cost_precision(scenario_->training.precision);
   op.size.rows = rows;
+  if (pass == cost::GemmPass::wgrad) holds_weight_gradient(op, n * k * shape_.local_experts, shape_.local_experts);
   return op;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,10 @@ class Builder {
   Op& dispatch_kernel(std::string name, Rows rows, std::int64_t bytes_per_row, bool towards_source, Ids allocates,
                       Ids frees = {});
 
+  // A product that was emitted last makes a weight gradient of its own, which the next op adds to the
+  // gradient buffer, where products do not (linear and grouped products do this themselves).
+  void holds_weight_gradient(Op& wgrad, std::int64_t elements, std::int64_t matrices);
+
   // A copy between device and host that the ops after it wait for.
   Op& host_copy(std::string name, Family family, double bytes);
 
@@ -58,6 +63,13 @@ class Builder {
 
  private:
   Op& add(std::string name, Work work, Family family, Ids allocates, Ids frees);
+  void add_weight_gradient();
+  struct WeightGradient {
+    TensorId tensor = 0;
+    Family family = Family::dense;
+    std::int64_t elements = 0, matrices = 0;
+  };
+  std::optional<WeightGradient> weight_gradient_;
   Block* block_;
   const scenario::Scenario* scenario_;
   Shape shape_;

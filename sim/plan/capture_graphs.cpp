@@ -2,6 +2,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plan/side_streams.h"
 
@@ -45,21 +46,24 @@ void capture_graphs(Block& block, const scenario::Scenario& scenario) {
   const bool layer = block.name == "dense layer" || block.name == "MoE layer";
   if (!whole && !layer) return;
   for (auto* ops : {&block.forward, &block.backward}) {
-    bool open = false;  // a graph is being replayed
+    bool open = false;        // a graph is being replayed
+    std::vector<Op*> handed;  // hand-overs, no operations: into what the next operation is part of
     for (Op& op : *ops) {
-      if (op.work == Work::fixed && op.launches == 0) continue;  // a hand-over, no operation
-      if (whole) {
-        op.captured = true;
-        op.host_sync = false;
+      if (op.work == Work::fixed && op.launches == 0) {
+        handed.push_back(&op);
         continue;
       }
-      const bool captured = !op.host_sync && in_scope(block, op, training.cuda_graph_scope);
-      if (captured && open) op.captured = true;
-      if (captured && !open) {  // the graph is replayed: inputs are handed over, one launch
+      const bool captured = whole || (!op.host_sync && in_scope(block, op, training.cuda_graph_scope));
+      if (whole) op.host_sync = false;
+      if (captured && (open || whole)) op.captured = true;
+      if (captured && !open && !whole) {  // the graph is replayed: inputs are handed over, one launch
         op.launches = 1;
         op.calls = op.calls > 0 ? kCallsOfReplay : std::uint16_t{0};
       }
       open = captured;
+      op.in_graph = captured;
+      for (Op* hand_over : handed) hand_over->in_graph = captured;
+      handed.clear();
     }
   }
 }

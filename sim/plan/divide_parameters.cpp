@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "plan/group_transfers.h"
+#include "plan/linear_input.h"
 #include "plan/shape.h"
 #include "plan/side_streams.h"
 #include "plan/static_memory.h"
@@ -20,19 +21,33 @@ std::uint32_t add_tensor(Block& block, TensorKind kind, const char* name, std::i
 class Division {
  public:
   Division(Block& block, const scenario::Scenario& scenario, const BlockParameters& parameters)
-      : block_(block), parameters_(parameters), shards_(shards_of(scenario)), optimizer_(scenario.optimizer) {}
+      : block_(block),
+        scenario_(scenario),
+        parameters_(parameters),
+        shards_(shards_of(scenario)),
+        optimizer_(scenario.optimizer),
+        fused_(scenario.optimizer.gradient_accumulation_fusion ||
+               scenario.training.framework != scenario::Framework::megatron) {}
 
   void gather() {
-    const std::int64_t bytes = parameters_.all() * kD;
+    const TransferBytes gathered = gathered_bytes(parameters_, scenario_);
+    const std::int64_t bytes = gathered.dense + gathered.experts;
     const auto whole = add_tensor(block_, TensorKind::parameters, "gathered parameters", bytes);
     const auto ahead = add_tensor(block_, TensorKind::parameters, "gathered parameters, the block ahead", bytes);
     for (auto* ops : {&block_.forward, &block_.backward}) {
       if (ops->empty()) continue;
       ops->insert(ops->begin(), wait_for_parameters());
       ops->front().allocates = {whole, ahead};
-      insert_transfers(*ops, 1, cost::Collective::all_gather, kD);
+      insert_transfers(*ops, 1, cost::Collective::all_gather, gathered);
       ops->back().frees.insert(ops->back().frees.end(), {whole, ahead});
     }
+    // Backward multiplies by the other layout, which is made when it is needed.
+    const std::int64_t linear = parameters_.linear + parameters_.experts;
+    const std::int64_t transposed = parameter_format(scenario_).transposed(linear);
+    if (transposed == 0 || block_.backward.empty()) return;
+    const auto other = add_tensor(block_, TensorKind::parameters, "gathered parameters, transposed", transposed);
+    block_.backward.front().allocates.push_back(other);
+    block_.backward.back().frees.push_back(other);
   }
 
   void scatter_gradients() {
@@ -45,14 +60,14 @@ class Division {
         std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.name.find("wgrad") != std::string::npos; });
     (wgrad == ops.end() ? ops.back() : *wgrad).allocates.push_back(whole);
     ops.front().allocates.push_back(sent);
-    insert_transfers(ops, ops.size(), cost::Collective::reduce_scatter, optimizer_.reduce_bytes());
+    insert_transfers(ops, ops.size(), cost::Collective::reduce_scatter, gradient_bytes(parameters_, scenario_));
     ops.back().frees.insert(ops.back().frees.end(), {whole, sent});
-    drop_returned_gradients();
+    if (fused_) drop_returned_gradients();
   }
 
  private:
-  void insert_transfers(std::vector<Op>& ops, std::size_t at, cost::Collective kind, std::int64_t element_bytes) {
-    const std::vector<Op> added = group_transfers(kind, parameters_, shards_, element_bytes);
+  void insert_transfers(std::vector<Op>& ops, std::size_t at, cost::Collective kind, const TransferBytes& bytes) {
+    const std::vector<Op> added = group_transfers(kind, bytes, shards_);
     ops.insert(ops.begin() + static_cast<std::ptrdiff_t>(at), added.begin(), added.end());
   }
 
@@ -65,9 +80,11 @@ class Division {
   }
 
   Block& block_;
+  const scenario::Scenario& scenario_;
   BlockParameters parameters_;
   Shards shards_;
   const scenario::Optimizer& optimizer_;
+  bool fused_;  // weight gradients arise in the whole tensor, with none of their own before
 };
 
 }  // namespace

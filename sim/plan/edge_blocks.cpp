@@ -35,6 +35,8 @@ Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shap
   // Autograd hands the matrix's gradient over whole, in the parameters' type; it is then added into the main gradients.
   const TensorId grad_weight =
       b.tensor(TensorKind::workspace, "embedding returned weight gradient", shape.vocab_rank * shape.hidden * kD);
+  const std::int64_t masked = scenario.training.hidden_dropout > 0 ? shape.tokens_local * shape.hidden : 0;
+  const TensorId mask = b.tensor(TensorKind::activations_dense, "embedding dropout mask", masked);
   const bool tp = shape.tp > 1;
   const double moved = static_cast<double>(2 * shape.tokens * shape.hidden * kD);
   b.into_forward();
@@ -45,6 +47,7 @@ Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shap
   } else {
     b.memory("embedding", Family::dense, moved, 2, {out}, {out});
   }
+  if (masked > 0) b.last().allocates.push_back(mask);
   b.into_backward();
   b.fixed("output gradient arrives", Family::dense, 0.0, 0, {grad});
   if (tp)
@@ -54,6 +57,7 @@ Block make_embedding_block(const scenario::Scenario& scenario, const Shape& shap
   Op& op = b.memory("embedding backward", Family::dense, static_cast<double>(shape.tokens * shape.hidden * (kD + 8)), 2,
                     {grad_weight}, {grad, grad_weight});
   if (tp) op.frees.push_back(grad_full);
+  if (masked > 0) op.frees.push_back(mask);
   return block;
 }
 
@@ -154,75 +158,6 @@ Block make_send_block(const scenario::Scenario&, const Shape& shape) {
   block.name = "pipeline send";
   block.forward.push_back(border("send activations", Work::send, Stream::send_next, shape));
   block.backward.push_back(border("receive gradients", Work::receive, Stream::receive_next, shape));
-  return block;
-}
-
-Block make_optimizer_block(const scenario::Scenario& scenario, const StageParameters& parameters, std::int64_t linear) {
-  const std::int64_t dense_parameters = parameters.dense, expert_parameters = parameters.experts;
-  Block block;
-  block.name = "optimizer";
-  const Shape shape = make_shape(scenario);
-  Builder b(block, scenario, shape);
-  const auto& optimizer = scenario.optimizer;
-  const auto& layout = scenario.layout;
-  const bool sharded = optimizer.shards_states();
-  const Shards shards = shards_of(scenario);
-  const std::int64_t owned_dense = dense_parameters / shards.dense, owned_experts = expert_parameters / shards.experts;
-  const std::int64_t owned = owned_dense + owned_experts;
-  const std::int64_t sent = optimizer.reduce_bytes();
-  const auto reduce = sharded ? cost::Collective::reduce_scatter : cost::Collective::all_reduce;
-  b.into_forward();
-  // With sequence parallelism each tensor-parallel rank saw its own tokens, so gradients of replicated parameters are
-  // summed first.
-  if (layout.tp > 1)
-    b.collective("reduce gradients of replicated parameters", kTp, cost::Collective::all_reduce,
-                 parameters.replicated * sent, {});
-  constexpr auto kDp = topology::GroupKind::dp, kEdp = topology::GroupKind::edp;
-  const bool reduced = optimizer.shards_gradients() || scenario.training.overlap_grad_reduce;
-  if (!reduced) {
-    b.collective("reduce gradients", kDp, reduce, dense_parameters * sent, {}).members = sharded ? shards.dense : 0;
-    b.collective("reduce expert gradients", kEdp, reduce, expert_parameters * sent, {}).members =
-        sharded ? shards.experts : 0;
-  }
-  // Where a part of the replicas divides, the parts are summed.
-  if (sharded && shards.dense < layout.dp() * layout.cp) {
-    b.collective("sum gradients over shard groups", kDp, cost::Collective::all_reduce, owned_dense * sent, {});
-    b.collective("sum expert gradients over shard groups", kEdp, cost::Collective::all_reduce, owned_experts * sent,
-                 {});
-  }
-  Op& gradient_norm =
-      b.memory("gradient norm", Family::optimizer, static_cast<double>(owned * optimizer.main_grad_bytes), 4, {});
-  if (reduced) gradient_norm.joins = stream_bit(Stream::reduce);
-  Op& norm = b.collective("gradient norm all-reduce", topology::GroupKind::world, cost::Collective::all_reduce, 8, {});
-  norm.host_sync = true;  // the host checks the norm before the step
-  const std::int64_t state = optimizer.master_bytes + optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes;
-  // The step computes in fp32: gradients kept in bf16 are widened for the owned shard.
-  const TensorId widened = b.tensor(TensorKind::gradients, "fp32 copy of the owned gradients",
-                                    optimizer.main_grad_bytes < 4 ? owned * 4 : 0);
-  const double host = optimizer.offload_fraction;
-  b.memory("Adam", Family::optimizer,
-           (1 - host) * static_cast<double>(owned * (2 * optimizer.main_grad_bytes + 2 * state + kD)), 12, {widened},
-           {widened});
-  if (host > 0) {  // gradients to the host, updated parameters back; the update itself runs on the host
-    b.host_copy("gradients to the host", Family::optimizer,
-                host * static_cast<double>(owned * optimizer.main_grad_bytes));
-    b.host_copy("parameters from the host", Family::optimizer, host * static_cast<double>(owned * kD));
-  }
-  if (sharded && !optimizer.shards_parameters() && !scenario.training.overlap_param_gather) {
-    b.collective("gather parameters", kDp, cost::Collective::all_gather, dense_parameters * kD, {}).members =
-        shards.dense;
-    b.collective("gather expert parameters", kEdp, cost::Collective::all_gather, expert_parameters * kD, {}).members =
-        shards.experts;
-  }
-  const OperandFormat format = operand_format(scenario);
-  if (format.narrow && format.saved)  // the first microbatch of the next step quantises, the others find the copies
-    b.memory("quantise weights", Family::optimizer,
-             static_cast<double>((format.amax_pass ? 2 : 1) * linear * kD + format.weight_bytes(linear)), 12, {});
-  // The buffers are cleared for the next step.
-  b.memory("zero gradients", Family::optimizer,
-           static_cast<double>((optimizer.shards_gradients() ? owned : dense_parameters + expert_parameters) *
-                               optimizer.main_grad_bytes),
-           2, {});
   return block;
 }
 

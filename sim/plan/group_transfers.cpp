@@ -1,5 +1,7 @@
 #include "plan/group_transfers.h"
 
+#include "plan/linear_input.h"
+
 namespace moeplan::plan {
 
 namespace {
@@ -21,16 +23,28 @@ Op transfer(const char* name, topology::GroupKind group, cost::Collective kind, 
 
 }  // namespace
 
-std::vector<Op> group_transfers(cost::Collective kind, const BlockParameters& parameters, const Shards& members,
-                                std::int64_t element_bytes) {
+TransferBytes gradient_bytes(const BlockParameters& parameters, const scenario::Scenario& scenario) {
+  const std::int64_t element = scenario.optimizer.reduce_bytes();
+  return {parameters.dense * element, parameters.experts * element};
+}
+
+TransferBytes gathered_bytes(const BlockParameters& parameters, const scenario::Scenario& scenario) {
+  const ParameterFormat format = parameter_format(scenario);
+  const auto of = [&](std::int64_t linear) {
+    return scenario.optimizer.shards_parameters() ? format.whole(linear) : format.gathered(linear);
+  };
+  return {(parameters.dense - parameters.linear) * Shape::kElement + of(parameters.linear), of(parameters.experts)};
+}
+
+std::vector<Op> group_transfers(cost::Collective kind, const TransferBytes& bytes, const Shards& members) {
   const bool gathers = kind == cost::Collective::all_gather;
   std::vector<Op> ops;
-  if (parameters.experts > 0) {
+  if (bytes.experts > 0) {
     ops.push_back(transfer(gathers ? "gather expert parameters" : "reduce expert gradients", topology::GroupKind::edp,
-                           kind, parameters.experts * element_bytes, members.experts));
+                           kind, bytes.experts, members.experts));
   }
-  ops.push_back(transfer(gathers ? "gather parameters" : "reduce gradients", topology::GroupKind::dp, kind,
-                         parameters.dense * element_bytes, members.dense));
+  ops.push_back(transfer(gathers ? "gather parameters" : "reduce gradients", topology::GroupKind::dp, kind, bytes.dense,
+                         members.dense));
   return ops;
 }
 

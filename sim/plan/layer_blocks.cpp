@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "plan/blocks.h"
 #include "plan/operator_checkpoint.h"
 
@@ -24,10 +26,27 @@ struct LayerFrame {
     grad_norm2 = stream("MLP input gradient");
     grad_mid = stream("attention residual gradient");
     grad_in = stream("layer input gradient");
+    // A mask of a byte an element of what attention and MLP give; in backward the gradient without what was dropped.
+    dropout = scenario.training.hidden_dropout > 0;
+    const std::int64_t mask = dropout ? residual / kD : 0;
+    attention_mask = b.tensor(TensorKind::activations_dense, "attention dropout mask", mask);
+    mlp_mask = b.tensor(TensorKind::activations_dense, "MLP dropout mask", mask);
+    grad_attention = b.tensor(TensorKind::activations_dense, "attention dropout gradient", dropout ? residual : 0);
+    grad_mlp = b.tensor(TensorKind::activations_dense, "MLP dropout gradient", dropout ? residual : 0);
   }
   bool selective(RecomputeModule module) const {
     const auto& r = b.scenario().recompute;
     return r.granularity == RecomputeGranularity::selective && r.has(module);
+  }
+  void drop_out(TensorId mask, bool keep) {  // in the op that was emitted last
+    if (!dropout) return;
+    b.last().allocates.push_back(mask);
+    if (!keep) b.last().frees.push_back(mask);
+  }
+  void drop_out_backward(const char* name, TensorId mask, TensorId gradient) {
+    if (!dropout) return;
+    const Shape& s = b.shape();
+    b.memory(name, Family::dense, static_cast<double>(s.tokens_local * s.hidden * (2 * kD + 1)), 1, {gradient}, {mask});
   }
   bool by_operator() const { return b.scenario().recompute.granularity == RecomputeGranularity::selective_op; }
   // The whole layer runs again in backward.
@@ -35,9 +54,23 @@ struct LayerFrame {
     return by_operator() || (!spared && b.scenario().recompute.granularity == RecomputeGranularity::full);
   }
   Builder b;
-  bool spared;
+  bool spared, dropout;
   TensorId x_in, x_mid, out, mlp_out, shared_out, grad_out, grad_norm2, grad_mid, grad_in;
+  TensorId attention_mask, mlp_mask, grad_attention, grad_mlp;
 };
+
+// Attention's backward, whose projection is the last to read the gradient behind dropout.
+void attention_backward(LayerFrame& f, Attention& attention, Norm& norm) {
+  f.drop_out_backward("attention dropout backward", f.attention_mask, f.grad_attention);
+  const std::size_t first = f.b.block().backward.size();
+  attention.backward(f.x_in, f.grad_mid, f.grad_in, norm);
+  f.b.last().frees.push_back(f.grad_in);
+  if (!f.dropout) return;
+  auto& ops = f.b.block().backward;
+  const auto projection = std::find_if(ops.begin() + static_cast<std::ptrdiff_t>(first), ops.end(),
+                                       [](const Op& op) { return op.name == "attention projection wgrad"; });
+  projection->frees.push_back(f.grad_attention);
+}
 
 void arrive(LayerFrame& f, const char* name, TensorId id) { f.b.fixed(name, Family::dense, 0.0, 0, {id}); }
 
@@ -57,7 +90,7 @@ void keep_outputs(LayerFrame& f, Block& block, const std::string& mlp, std::int6
 Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape, const LayerTraits& traits) {
   Block block;
   block.name = "dense layer";
-  LayerFrame f(block, scenario, shape, traits.spared);
+  LayerFrame f(block, scenario, shape, traits.runs_once());
   Builder& b = f.b;
   const bool gqa = scenario.model.attention.kind == model::AttentionKind::gqa;
   Norm norm1(b, "attention norm", Family::attention, gqa), norm2(b, "MLP norm", Family::dense, true);
@@ -68,6 +101,7 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
   auto forward = [&](bool keep) {
     norm1.forward();
     attention.forward(f.x_mid, norm1, keep);
+    f.drop_out(f.attention_mask, keep);
     norm2.forward();
     mlp.forward(f.mlp_out, keep && !drop_mlp);
     if (!keep || (drop_norm && !drop_mlp)) norm2.drop_output(b.last());
@@ -77,6 +111,7 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
     Op& add = b.memory("MLP residual add", Family::dense,
                        static_cast<double>(3 * shape.tokens_local * shape.hidden * kD), 1, {f.out}, {f.mlp_out, f.out});
     if (!keep) add.frees.push_back(f.x_mid);
+    f.drop_out(f.mlp_mask, keep);
   };
   b.into_forward();
   arrive(f, "layer input arrives", f.x_in);
@@ -99,11 +134,12 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
       b.set_recompute(false);
     }
   }
+  f.drop_out_backward("MLP dropout backward", f.mlp_mask, f.grad_mlp);
   mlp.backward(f.grad_norm2, true);
   norm2.drop_output(b.last());
+  if (f.dropout) b.last().frees.push_back(f.grad_mlp);
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
-  attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
-  b.last().frees.push_back(f.grad_in);
+  attention_backward(f, attention, norm1);
   keep_outputs(f, block, "MLP", scenario.model.dense_ffn);
   return block;
 }
@@ -112,7 +148,7 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
                            const LayerTraits& traits) {
   Block block;
   block.name = "MoE layer";
-  LayerFrame f(block, scenario, shape, traits.spared);
+  LayerFrame f(block, scenario, shape, traits.runs_once());
   Builder& b = f.b;
   const bool has_shared = scenario.model.moe.shared_ffn > 0;
   const bool gqa = scenario.model.attention.kind == model::AttentionKind::gqa;
@@ -135,6 +171,7 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   auto attention_and_norm = [&](bool keep) {
     norm1.forward();
     attention.forward(f.x_mid, norm1, keep);
+    f.drop_out(f.attention_mask, keep);
     norm2.forward();
   };
   auto residual = [&](bool keep) {
@@ -147,6 +184,7 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
       add.frees.push_back(f.x_mid);
     }
     if (!keep || drop_norm) norm2.drop_output(add);
+    f.drop_out(f.mlp_mask, keep);
   };
 
   b.into_forward();
@@ -182,14 +220,16 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
     routed.forward(f.mlp_out, true);
     b.last().frees.push_back(f.mlp_out);
   }
+  if (full) f.drop_out(f.mlp_mask, true);
   b.set_recompute(false);
+  f.drop_out_backward("MLP dropout backward", f.mlp_mask, f.grad_mlp);
   routed.backward(f.grad_norm2);
   router.backward();
   if (has_shared) shared->backward(f.grad_norm2, false);
   norm2.drop_output(b.last());
+  if (f.dropout) b.last().frees.push_back(f.grad_mlp);
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
-  attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
-  b.last().frees.push_back(f.grad_in);
+  attention_backward(f, attention, norm1);
   keep_outputs(f, block, "shared expert", scenario.model.moe.shared_ffn);
   return block;
 }
@@ -217,8 +257,9 @@ Block make_mtp_block(const scenario::Scenario& scenario, const Shape& shape) {
   arrive(f, "output gradient arrives", f.grad_out);
   b.gemm("MTP projection dgrad", Family::dense, {shape.tokens, 2 * shape.hidden, out_width, cost::GemmPass::dgrad},
          {grad_joined});
-  b.gemm("MTP projection wgrad", Family::dense, {out_width, 2 * shape.hidden, shape.tokens, cost::GemmPass::wgrad}, {},
-         {joined});
+  Op& wgrad = b.gemm("MTP projection wgrad", Family::dense,
+                     {out_width, 2 * shape.hidden, shape.tokens, cost::GemmPass::wgrad}, {}, {joined});
+  b.holds_weight_gradient(wgrad, out_width * 2 * shape.hidden, 1);
   b.memory("MTP norms backward", Family::dense, 8 * moved, 4, {f.grad_in},
            {grad_joined, looked_up, f.x_in, f.grad_out, f.grad_in});
   return block;

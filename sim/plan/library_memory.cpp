@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "plan/shape.h"
+#include "plan/write_programs.h"
+#include "schedule/schedule.h"
 
 namespace moeplan::plan {
 
 namespace {
 
 constexpr std::int64_t kD = Shape::kElement;
+constexpr std::int64_t kThreads = 2;         // that multiply by PyTorch: forward's, and autograd's
 constexpr std::int64_t kGroupedStreams = 4;  // Transformer Engine 2: streams of a grouped product
 
 using MatrixShape = std::pair<std::int64_t, std::int64_t>;
@@ -48,12 +51,16 @@ bool has_moe(const scenario::Scenario& scenario, std::int64_t stage) {
 
 std::int64_t product_workspace_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
   const auto one = static_cast<std::int64_t>(scenario.hardware.overheads.workspace.value);
-  if (!megatron(scenario)) return one;
-  return one * (2 + (has_moe(scenario, stage) ? kGroupedStreams : 0));
+  if (!megatron(scenario)) return one * kThreads;
+  const bool moe = has_moe(scenario, stage);
+  const bool loss = scenario.stages.loss_on(stage) || scenario.stages.mtp_on(stage) > 0;
+  const std::int64_t torch = moe || loss || scenario.training.unfused_attention ? kThreads : 0;
+  return one * (torch + 1 + (moe && scenario.dispatch.grouped_gemm ? kGroupedStreams : 0));
 }
 
 std::int64_t returned_gradient_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
   if (!megatron(scenario) || scenario.optimizer.shards_gradients()) return 0;
+  if (!scenario.optimizer.gradient_accumulation_fusion) return 0;
   const Shape s = make_shape(scenario);
   const auto& model = scenario.model;
   std::set<MatrixShape> shapes;
@@ -74,6 +81,16 @@ std::int64_t returned_gradient_bytes(const scenario::Scenario& scenario, std::in
   std::int64_t elements = 0;
   for (const auto& [rows, columns] : shapes) elements += rows * columns;
   return kD * elements;
+}
+
+std::int64_t graph_input_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
+  if (scenario.training.cuda_graphs != scenario::CudaGraphs::local) return 0;
+  const Shape s = make_shape(scenario);
+  const auto layers =
+      static_cast<std::int64_t>(scenario.stages.layers_of(stage).size()) + scenario.stages.mtp_on(stage);
+  // Of virtual stages each has its share of the layers.
+  const std::int64_t flights = schedule::most_in_flight(stage_slots(scenario, stage));
+  return 2 * s.tokens_local * s.hidden * kD * layers * flights / scenario.stages.vpp();
 }
 
 std::int64_t gather_buffer_bytes(const scenario::Scenario& scenario, std::int64_t stage) {

@@ -62,6 +62,33 @@ OperandFormat operand_format(const scenario::Scenario& scenario) {
   return format;
 }
 
+ParameterFormat parameter_format(const scenario::Scenario& scenario) {
+  ParameterFormat format;
+  format.operands = operand_format(scenario);
+  format.quantised = scenario.training.fp8_param_gather;
+  format.two_gathered = scenario.training.precision == scenario::Precision::mxfp8;
+  return format;
+}
+
+std::int64_t ParameterFormat::held(std::int64_t linear) const {
+  return operands.weight_bytes(linear) + (quantised ? 0 : kD * linear);
+}
+
+std::int64_t ParameterFormat::shard(std::int64_t linear) const {
+  if (!quantised) return kD * linear;
+  return two_gathered ? operands.weight_bytes(linear) : linear;
+}
+
+std::int64_t ParameterFormat::gathered(std::int64_t linear) const {
+  return quantised && !two_gathered ? linear : kD * linear;
+}
+
+std::int64_t ParameterFormat::whole(std::int64_t linear) const { return shard(linear); }
+
+std::int64_t ParameterFormat::transposed(std::int64_t linear) const {
+  return quantised && !two_gathered && operands.two_copies ? linear : 0;
+}
+
 std::int64_t operand_bytes(const scenario::Scenario& scenario, std::int64_t elements) {
   const OperandFormat format = operand_format(scenario);
   return format.narrow && format.saved ? format.bytes(elements) : elements * kD;

@@ -21,6 +21,21 @@ struct OperandFormat {
 };
 OperandFormat operand_format(const scenario::Scenario& scenario);
 
+// Linear layers' parameters as they are held and travel: bf16 beside quantised copies, or (fp8_param_gather) quantised
+// alone. Blockwise and tensorwise gather one byte an element and lay it out the other way where the part needs that;
+// mxfp8's two directions do not follow from each other, so bf16 is gathered, into the gradient buffer, and quantised.
+struct ParameterFormat {
+  bool quantised = false;                         // held in no other form
+  std::int64_t held(std::int64_t linear) const;   // all copies, outside sharded parameters
+  std::int64_t shard(std::int64_t linear) const;  // of parameters that a group divides: without what can be made again
+  std::int64_t gathered(std::int64_t linear) const;    // after an update
+  std::int64_t whole(std::int64_t linear) const;       // gathered from shards
+  std::int64_t transposed(std::int64_t linear) const;  // made again for backward, of gathered parameters
+  OperandFormat operands;
+  bool two_gathered = false;  // mxfp8
+};
+ParameterFormat parameter_format(const scenario::Scenario& scenario);
+
 // Bytes of what a product reads, where a tensor-parallel group gathers it: narrow where the recipe casts before.
 std::int64_t operand_bytes(const scenario::Scenario& scenario, std::int64_t elements);
 

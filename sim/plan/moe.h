@@ -67,6 +67,7 @@ class Routed {
   static LinearInput& operand(Chunk& chunk, Operand which) { return chunk.operands[static_cast<std::size_t>(which)]; }
   Chunk make_chunk(std::size_t i);
   void make_operands(Chunk& chunk, std::size_t i, const std::string& tag);
+  std::int64_t between_activations() const;  // tensors of the activation's width that backward reads besides
   void make_instance_tensors();
   // Sized by the rows of forward, or by the static buffers of a rank capacity.
   TensorId row_tensor(TensorKind kind, std::string name, std::int64_t bytes, Rows rows);

@@ -77,8 +77,11 @@ Mlp::Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind, 
   const auto dense = TensorKind::activations_dense;
   gathered_ = b_->tensor(dense, name_ + " gathered input", operand_bytes(b_->scenario(), s.tokens * s.hidden));
   fc1_ = b_->tensor(kind, name_ + " gate-up output", s.tokens * first_ * kD);
-  // The product of the activated gate and the other half is an operation of its own in torchtitan.
-  const bool eager = b_->scenario().training.framework == scenario::Framework::torchtitan && s.gates == 2;
+  // The product of the activated gate and the other half is an operation of its own in torchtitan, and where Megatron
+  // does not fuse it.
+  const auto& training = b_->scenario().training;
+  const bool eager =
+      (training.framework == scenario::Framework::torchtitan || !training.bias_activation_fusion) && s.gates == 2;
   silu_ = b_->tensor(kind, name_ + " activated gate", eager ? s.tokens * width_ * kD : 0);
   partial_ = b_->tensor(dense, name_ + " partial output", s.tokens * s.hidden * kD);
   grad_act_ = b_->tensor(kind, name_ + " activation gradient", s.tokens * width_ * kD);

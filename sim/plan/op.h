@@ -117,6 +117,7 @@ struct Op {
   bool towards_source = false;                  // all-to-all: from the expert's rank back to the token's
   bool once_per_rank = false;                   // all-to-all by a dispatch kernel: a token's row goes once to each rank
   bool captured = false;                        // replayed from a CUDA graph: the host issues nothing
+  bool in_graph = false;                        // what it allocates lies in the graphs' own pool
   std::vector<std::uint32_t> allocates, frees;  // tensors of the block; frees happen after the op
 };
 

@@ -14,7 +14,9 @@ void delay_expert_wgrads(Block& block) {
   if (exchange == block.backward.end()) return;
   std::vector<Op> first, delayed;
   for (auto op = block.backward.begin(); op != exchange; ++op) {
-    const bool wgrad = op->work == Work::grouped_gemm && op->pass == cost::GemmPass::wgrad;
+    // With what adds their results to the gradient buffer, where the products do not.
+    const bool wgrad = (op->work == Work::grouped_gemm && op->pass == cost::GemmPass::wgrad) ||
+                       op->name.starts_with("add weight gradient of expert");
     (wgrad ? delayed : first).push_back(std::move(*op));
   }
   std::vector<Op> ops = std::move(first);
@@ -31,14 +33,14 @@ void overlap_step_edges(Block& block, const scenario::Scenario& scenario, const 
   const Shards shards = shards_of(scenario);
   if (training.overlap_param_gather && optimizer.shards_states() && !optimizer.shards_parameters()) {
     std::vector<Op> ahead = {wait_for_parameters()};
-    for (Op& op : group_transfers(cost::Collective::all_gather, parameters, shards, Shape::kElement))
+    for (Op& op : group_transfers(cost::Collective::all_gather, gathered_bytes(parameters, scenario), shards))
       ahead.push_back(std::move(op));
     block.forward.insert(block.forward.begin(), ahead.begin(), ahead.end());
   }
   if (training.overlap_grad_reduce && !optimizer.shards_gradients()) {
     const bool scatters = optimizer.shards_states();
     for (Op& op : group_transfers(scatters ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
-                                  parameters, scatters ? shards : Shards{0, 0}, optimizer.reduce_bytes()))
+                                  gradient_bytes(parameters, scenario), scatters ? shards : Shards{0, 0}))
       block.backward.push_back(std::move(op));
   }
 }

@@ -179,7 +179,8 @@ void Routed::experts(std::size_t i, bool keep) {
   if (clamped_ && (!keep || recompute_act_)) act.frees.push_back(c.clamped);
   if (!retained()) act.allocates.push_back(c.silu);
   if (!keep) act.frees.insert(act.frees.end(), {c.fc1, probabilities});
-  if (!keep && !retained()) act.frees.push_back(c.silu);
+  // moe_act runs all of the activation again.
+  if ((!keep || recompute_act_) && !retained()) act.frees.push_back(c.silu);
   if (selects)
     keep_retained("keep retained gate-up outputs", first_ * kD + kProbability, i, {c.kept_fc1, c.kept_probabilities},
                   {c.fc1, probabilities});
@@ -326,7 +327,9 @@ void Routed::expert_backward(std::size_t i) {
   if (recompute_act_ && !redispatches()) {
     b_->set_recompute(true);
     if (clamped_) clamp(i);
-    b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.kept_act});
+    Op& act = b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream,
+                             {c.kept_act});
+    if (!retained()) act.allocates.push_back(c.silu);
     b_->set_recompute(false);
   }
   if (biased_) add_bias(i, true);

@@ -33,10 +33,9 @@ Routed::Chunk Routed::make_chunk(std::size_t i) {
   c.probabilities = row(kMoe, "expert probabilities", kProbability, in);
   c.sort_map = row(kMoe, "sort map", kRowIndex, in);
   c.fc1 = row(kMoe, "expert gate-up output", first_ * kD, in);
-  // torchtitan's SwiGLU is two operations: backward reads what is between them.
-  const bool eager =
-      b_->scenario().training.framework == scenario::Framework::torchtitan && !retained() && b_->shape().gates == 2;
-  c.silu = row(kMoe, "expert activated gate", eager ? ffn_ * kD : 0, in);
+  const bool titan = b_->scenario().training.framework == scenario::Framework::torchtitan;
+  c.silu = row(kMoe, titan ? "expert activated gate" : "expert activation before its weight",
+               retained() ? 0 : between_activations() * ffn_ * kD, in);
   c.act = row(kMoe, "expert activation", ffn_ * kD, in);
   c.clamped = row(kMoe, "clamped expert gate-up output", clamped_ ? first_ * kD : 0, in);
   c.grad_clamped = row(kMoe, "clamped expert gate-up gradient", clamped_ ? first_ * kD : 0, in);
@@ -92,6 +91,15 @@ Routed::Chunk Routed::make_chunk(std::size_t i) {
   }
   make_operands(c, i, tag);
   return c;
+}
+
+// torchtitan's SwiGLU is two operations: backward reads the activated gate between them. Megatron's, not fused, scales
+// by the router's weight in one more, which keeps what it scales.
+std::int64_t Routed::between_activations() const {
+  const auto& training = b_->scenario().training;
+  const bool gated = b_->shape().gates == 2;
+  if (training.framework == scenario::Framework::torchtitan) return gated ? 1 : 0;
+  return training.bias_activation_fusion ? 0 : (gated ? 2 : 1);
 }
 
 void Routed::make_operands(Chunk& c, std::size_t i, const std::string& tag) {

@@ -11,6 +11,7 @@ namespace moeplan::plan {
 
 struct BlockParameters {
   std::int64_t dense = 0, experts = 0;  // of this rank, whole
+  std::int64_t linear = 0;              // of the dense ones in linear layers; experts are all
   std::int64_t all() const { return dense + experts; }
 };
 

@@ -8,6 +8,7 @@
 #include "model/parameters.h"
 #include "plan/library_memory.h"
 #include "plan/linear_input.h"
+#include "plan/matrices.h"
 #include "plan/shape.h"
 #include "plan/write_programs.h"
 #include "policy/closed_form.h"
@@ -75,10 +76,11 @@ TokenTerms token_terms(const scenario::Scenario& scenario, std::int64_t stage) {
 }
 
 // Token-level activations beside the routed rows of a MoE layer: all layers in flight, or with full recompute that
-// layer's own (m_g = 1, as the paper counts it).
+// layer's own (m_g = 1, as the paper counts it; of a group of layers all of them).
 double token_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
   const TokenTerms terms = token_terms(scenario, stage);
-  return full(scenario) ? terms.moe : terms.all * in_flight(scenario, stage);
+  return full(scenario) ? std::min(terms.all, terms.moe * static_cast<double>(scenario.recompute.uniform_layers))
+                        : terms.all * in_flight(scenario, stage);
 }
 
 }  // namespace
@@ -145,7 +147,11 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
   } else {
     const StageParameters p = stage_parameters(scenario, stage);
     const Shards shards = shards_of(scenario);
-    const std::int64_t owned = base::ceil_div(p.dense, shards.dense) + base::ceil_div(p.experts, shards.experts);
+    // Muon keeps no second moment of matrices, and deals whole ones out.
+    const bool muon = optimizer.orthogonalises();
+    const OwnedParameters tensors = muon ? owned_by_muon(scenario, stage) : OwnedParameters{};
+    const std::int64_t owned = muon ? tensors.muon + tensors.adam
+                                    : base::ceil_div(p.dense, shards.dense) + base::ceil_div(p.experts, shards.experts);
     const std::int64_t whole = p.dense + p.experts;
     // Torchtitan's shards are the fp32 masters themselves; the others keep a bf16 copy beside them.
     const bool master_is_parameter =
@@ -157,20 +163,27 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
       memory.host_bytes += host;
       return bytes - host;
     };
+    const ParameterFormat format = parameter_format(scenario);
+    const std::int64_t linear = stage_linear_parameters(scenario, stage);
     at(memory.load, TensorKind::parameters) = kD * copies + (master_is_parameter ? optimizer.master_bytes * owned : 0);
-    if (!optimizer.shards_parameters())
-      at(memory.load, TensorKind::parameters) +=
-          operand_format(scenario).weight_bytes(stage_linear_parameters(scenario, stage));
+    if (!optimizer.shards_parameters()) {
+      at(memory.load, TensorKind::parameters) += format.held(linear) - kD * linear;
+    } else if (format.quantised) {  // the share of linear layers in what is owned
+      const std::int64_t owned_linear = static_cast<std::int64_t>(
+          static_cast<double>(owned) * static_cast<double>(linear) / static_cast<double>(whole));
+      at(memory.load, TensorKind::parameters) += format.shard(owned_linear) - kD * owned_linear;
+    }
     at(memory.load, TensorKind::gradients) = optimizer.main_grad_bytes * (optimizer.shards_gradients() ? owned : whole);
     at(memory.load, TensorKind::optimizer) = master_is_parameter ? 0 : on_device(optimizer.master_bytes * owned);
     at(memory.moments, TensorKind::optimizer) =
-        on_device((optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes) * owned);
+        on_device(optimizer.exp_avg_bytes * owned + optimizer.exp_avg_sq_bytes * (muon ? tensors.adam : owned));
   }
   const auto& overheads = scenario.hardware.overheads;
   at(memory.load, TensorKind::workspace) = product_workspace_bytes(scenario, stage);
   // Made in the first backward, there ever after.
   at(memory.moments, TensorKind::workspace) = returned_gradient_bytes(scenario, stage);
   at(memory.moments, TensorKind::communication) = gather_buffer_bytes(scenario, stage);
+  at(memory.moments, TensorKind::workspace) += graph_input_bytes(scenario, stage);
   memory.context_bytes = static_cast<std::int64_t>(overheads.context.value);
   memory.communicators = 1;  // the world group
   for (std::int64_t degree :

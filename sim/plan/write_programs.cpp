@@ -16,12 +16,15 @@ struct Entry {
   enum class Kind : std::uint8_t { embedding, receive, layer, mtp, head, send } kind = Kind::layer;
   std::int32_t layer = -1, moe_layer = -1;
   LayerTraits traits{};
+  std::int32_t group = -1;   // of full recompute by groups of layers
+  std::int32_t member = -1;  // among the layers of such groups: whose tensors in backward have slots of their own
 };
 
 std::vector<Entry> entries_of(const scenario::Scenario& scenario, const scenario::StageChunk& chunk) {
   const auto& model = scenario.model;
   const auto& block_layers = scenario.recompute.block_layers;
   std::int64_t position = 0;  // in the virtual stage
+  std::int32_t member = 0;
   const auto layer_entry = [&](std::int32_t layer, model::LayerKind kind, std::int64_t moe_layer, std::size_t like) {
     Entry entry;
     entry.layer = layer;
@@ -31,10 +34,17 @@ std::vector<Entry> entries_of(const scenario::Scenario& scenario, const scenario
   };
   std::vector<Entry> entries;
   entries.push_back({chunk.embedding ? Entry::Kind::embedding : Entry::Kind::receive});
+  const auto& recompute = scenario.recompute;
+  const bool groups = recompute.granularity == scenario::RecomputeGranularity::full && recompute.uniform_layers > 1;
   for (const std::int32_t layer : chunk.layers) {
     const auto at = static_cast<std::size_t>(layer);
     const auto before = std::count(model.layers.begin(), model.layers.begin() + layer, model::LayerKind::moe);
     entries.push_back(layer_entry(layer, model.layers[at], before, at));
+    if (!groups) continue;
+    Entry& entry = entries.back();
+    entry.member = member++;
+    entry.group = static_cast<std::int32_t>(entry.member / recompute.uniform_layers);
+    entry.traits.role = entry.member % recompute.uniform_layers == 0 ? GroupRole::first : GroupRole::inner;
   }
   for (std::int32_t m = 0; m < chunk.mtp; ++m) {
     entries.push_back({Entry::Kind::mtp});
@@ -57,7 +67,7 @@ class Writer {
     std::vector<Chunk> chunks;
     for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
       chunks.push_back({entries_of(scenario, scenario.stages.chunk(stage, v)), program.slots});
-      program.slots += static_cast<std::int64_t>(chunks.back().entries.size());
+      for (const Entry& entry : chunks.back().entries) program.slots += entry.member < 0 ? 1 : 2;
     }
     const auto slots = stage_slots(scenario, stage);
     for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -98,16 +108,65 @@ class Writer {
     std::vector<Visit> visits;
     for (std::size_t i = 0; i < chunk.entries.size(); ++i) {
       const Entry& entry = chunk.entries[i];
-      Visit visit;
+      if (!forward && entry.group >= 0) {  // the visits of a group, in reverse
+        std::size_t end = i;
+        while (end < chunk.entries.size() && chunk.entries[end].group == entry.group) ++end;
+        std::vector<Visit> of_group = group_visits(slot, chunk, i, end, group, edge);
+        visits.insert(visits.end(), of_group.rbegin(), of_group.rend());
+        i = end - 1;
+        continue;
+      }
+      Visit visit = visit_of(slot, entry, chunk.first_slot + static_cast<std::int64_t>(i));
       visit.block = block_of(entry, slot.microbatch, group, edge && !shares_matrix(chunk, i));
-      visit.direction = slot.direction;
-      visit.slot = static_cast<std::int32_t>(chunk.first_slot + static_cast<std::int64_t>(i));
-      visit.layer = entry.layer;
-      visit.moe_layer = entry.moe_layer;
-      visit.microbatch = static_cast<std::int32_t>(slot.microbatch);
       visits.push_back(visit);
     }
-    if (!forward) std::reverse(visits.begin(), visits.end());
+    if (forward) return visits;
+    std::reverse(visits.begin(), visits.end());
+    if (holds_tied_gradient(*plan_.scenario)) {
+      Visit& head = visits.front();
+      Visit sum = head;
+      head.end_op = static_cast<std::uint32_t>(plan_.blocks[static_cast<std::size_t>(head.block)].backward.size() - 1);
+      sum.first_op = head.end_op;
+      visits.push_back(sum);
+    }
+    return visits;
+  }
+
+  static Visit visit_of(const schedule::Slot& slot, const Entry& entry, std::int64_t place) {
+    Visit visit;
+    visit.direction = slot.direction;
+    visit.slot = static_cast<std::int32_t>(place);
+    visit.layer = entry.layer;
+    visit.moe_layer = entry.moe_layer;
+    visit.microbatch = static_cast<std::int32_t>(slot.microbatch);
+    return visit;
+  }
+
+  // Backward of the layers [begin, end) that are recomputed together: all forward again, then each backward.
+  std::vector<Visit> group_visits(const schedule::Slot& slot, const Chunk& chunk, std::size_t begin, std::size_t end,
+                                  std::int64_t group, bool edge) {
+    const Entry& first = chunk.entries[begin];
+    Visit kept = visit_of(slot, first, chunk.first_slot + static_cast<std::int64_t>(begin));
+    // The block that ran forward: an edge of its own, in the first microbatch.
+    kept.block = block_of(first, slot.microbatch, group, slot.microbatch == 0);
+    Visit goes_on = kept;
+    kept.end_op = goes_on.first_op = 1;
+    std::vector<Visit> forward, backward;
+    for (std::size_t i = begin; i < end; ++i) {
+      Entry entry = chunk.entries[i];
+      const auto place = chunk.first_slot + static_cast<std::int64_t>(chunk.entries.size()) + entry.member;
+      entry.traits.role = GroupRole::member;
+      Visit visit = visit_of(slot, entry, place);
+      visit.block = block_of(entry, slot.microbatch, group, edge);
+      backward.insert(backward.begin(), visit);
+      visit.block = block_of(entry, slot.microbatch, group, false);
+      visit.direction = schedule::Direction::forward;
+      forward.push_back(visit);
+    }
+    std::vector<Visit> visits = {kept};
+    visits.insert(visits.end(), forward.begin(), forward.end());
+    visits.push_back(goes_on);
+    visits.insert(visits.end(), backward.begin(), backward.end());
     return visits;
   }
 

@@ -7,6 +7,7 @@
 #include "search/compare.h"
 #include "search/evaluate.h"
 #include "search/explain.h"
+#include "search/memory_timeline.h"
 #include "search/sweep.h"
 #include "search/validate.h"
 
@@ -15,6 +16,8 @@
 namespace moeplan::report {
 
 std::string run_text(const search::Evaluation& evaluation);
+// Every allocation of one rank: moeplan.memory_timeline/1.
+std::string memory_timeline_json(const search::MemoryTimeline& timeline);
 std::string run_json(const search::Evaluation& evaluation);
 
 std::string chunks_text(const search::ChunkSweep& sweep);

@@ -49,6 +49,8 @@ Json row_json(const ValidationRow& row) {
                              {"reserved", compared_json(rank.reserved)}});
   }
   json["assumptions"] = row.assumptions;
+  json["verdict"] = row.verdict ? Json(search::verdict_name(*row.verdict)) : Json();
+  json["notes"] = row.notes;
   return json;
 }
 

@@ -144,6 +144,16 @@ void add_reasons(const search::Validation& validation, runs::RunStatus status, c
   if (!part.rows.empty()) parts.push_back(std::move(part));
 }
 
+void add_notes(const search::Validation& validation, std::vector<ValidationPart>& parts) {
+  ValidationPart part{"Rows that are not predicted to fit",
+                      "They ran: what is predicted is another run than the measured one.",
+                      {{"rows"}, {"note", Align::left}, {"which", Align::left}},
+                      {}};
+  for (const ValidationRow& row : validation.rows)
+    for (const std::string& note : row.notes) part.rows.push_back({"1", note, row.run.id});
+  if (!part.rows.empty()) parts.push_back(std::move(part));
+}
+
 }  // namespace
 
 std::string signed_percent(const std::optional<double>& fraction) {
@@ -165,6 +175,7 @@ std::vector<ValidationPart> validation_parts(const search::Validation& validatio
   add_ranks(validation, parts);
   add_times(validation, parts);
   add_memory(validation, parts);
+  add_notes(validation, parts);
   add_reasons(validation, runs::RunStatus::error, "Rows with errors", parts);
   add_reasons(validation, runs::RunStatus::skipped, "Rows that cannot be simulated", parts);
   return parts;

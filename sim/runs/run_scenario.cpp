@@ -178,6 +178,12 @@ class Mapper {
 
   std::string training() {
     Section section("training");
+    // Megatron's proxies of DeepSeek state an fp8 recipe and no --bf16.
+    if (is_test() && from("/deepseek_proxy") && run_.precision.starts_with("fp8")) {
+      result_.missing =
+          "precision: parameters and activations in fp32 beside fp8 products (no --bf16 in the test's "
+          "model_config.yaml) are not supported in this version";
+    }
     if (!run_.mbs) assume("mbs: 1");
     section.add("micro_batch_size", run_.mbs.value_or(1));
     section.add("global_batch_size", *run_.gbs);
@@ -187,6 +193,15 @@ class Mapper {
     if (torchtitan_) section.add("framework", "torchtitan");
     loss_fusion(section);
     attention(section);
+    if (is_gpt2_test()) {
+      section.add("bias_activation_fusion", "false");
+      assume("activations: not fused, as Megatron's functional tests run them");
+      if (!from("scoped_cudagraph")) {
+        section.add("hidden_dropout", "0.1");
+        assume("hidden_dropout: 0.1, Megatron's default");
+      }
+    }
+    fp8_parameters(section);
     if (!run_.cuda_graph.empty() && run_.cuda_graph != "none") {
       section.add("cuda_graph_impl", run_.cuda_graph);
       section.add_list("cuda_graph_scope", run_.cuda_graph_scope);
@@ -226,14 +241,23 @@ class Mapper {
 
   bool from(std::string_view source) const { return run_.source.find(source) != std::string::npos; }
 
+  bool is_test() const { return from("tests/functional_tests/test_cases/moe/"); }
+  bool is_gpt2_test() const { return is_test() && model_.arch.mlp == model::MlpKind::gelu; }
+
+  // Megatron-Bridge's recipes of these two keep parameters in fp8 (mixed_precision.py).
+  void fp8_parameters(Section& section) {
+    const bool recipe =
+        from("Megatron-Bridge") && (run_.precision == "fp8_tensorwise" || run_.precision == "mxfp8") && !torchtitan_;
+    if (!recipe) return;
+    section.add("fp8_param_gather", "true");
+    assume("fp8_param_gather: true, as recipes of Megatron-Bridge set it");
+  }
+
   // Megatron's functional tests of MoE models run attention unfused (`--attention-backend unfused` in their
   // model_config.yaml) but where they resume from a checkpoint, capture graphs, divide parameters or the sequence;
   // those of GPT-2's shape keep Megatron's dropout of 0.1.
   void attention(Section& section) {
-    if (!from("tests/functional_tests/test_cases/moe/") || from("_resume_") || from("cudagraph") || from("_fsdp") ||
-        run_.cp.value_or(1) > 1) {
-      return;
-    }
+    if (!is_test() || from("_resume_") || from("cudagraph") || from("_fsdp") || run_.cp.value_or(1) > 1) return;
     section.add("attention_backend", "unfused");
     const bool gpt2 = model_.arch.mlp == model::MlpKind::gelu;
     if (gpt2) section.add("attention_dropout", "0.1");
@@ -259,8 +283,17 @@ class Mapper {
 
   std::string optimizer() {
     Section section("optimizer");
-    if (!run_.optimizer.empty() && run_.optimizer != "adam") section.add("kind", run_.optimizer);
+    // Muon with divided states is Megatron's dist_muon.
+    const bool muon = run_.optimizer == "muon";
     const std::string usual = torchtitan_ ? "fsdp2" : "zero1";
+    if (muon)
+      section.add("kind", run_.sharding == "ddp" ? "muon" : "dist_muon");
+    else if (!run_.optimizer.empty() && run_.optimizer != "adam")
+      section.add("kind", run_.optimizer);
+    if (is_gpt2_test()) {
+      section.add("gradient_accumulation_fusion", "false");
+      assume("gradient_accumulation_fusion: false, as Megatron's functional tests set it");
+    }
     if (run_.sharding.empty()) assume("sharding: " + usual);
     const std::string sharding = run_.sharding.empty() ? usual : run_.sharding;
     if (sharding != "zero1") section.add("sharding", sharding);
@@ -340,6 +373,11 @@ class Mapper {
         release_month() >= kFuserRelease) {
       section.add("use_transformer_engine_op_fuser", "true");
       assume("use_transformer_engine_op_fuser: as recipes of Megatron-Bridge with a graph of the iteration set it");
+    }
+    // Megatron's functional tests of these names state no --moe-grouped-gemm.
+    if (is_test() && from("experts2parallel") && !from("groupedGEMM") && !from("top2router")) {
+      section.add("grouped_gemm", "false");
+      assume("grouped_gemm: false, as Megatron's functional tests of this name run");
     }
     capacity(section);
     return section.text();

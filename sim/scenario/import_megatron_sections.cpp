@@ -129,7 +129,21 @@ void cuda_graphs(MegatronOptions& options, Section& section) {
   if (kind != "full_iteration" && !scope.empty()) section.add("cuda_graph_scope", bracketed(scope));
 }
 
-std::string training(MegatronOptions& options, std::int64_t gpus) {
+void unfused_activation(MegatronOptions& options, const Architecture& arch, Section& section) {
+  const bool gelu = options.flag("no_bias_gelu_fusion"), swiglu = options.flag("no_bias_swiglu_fusion");
+  if (arch.mlp == model::MlpKind::gelu ? gelu : swiglu) section.add("bias_activation_fusion", "false");
+}
+
+void fp8_parameters(MegatronOptions& options, const std::string& format, Section& section) {
+  if (!options.flag("fp8_param_gather")) return;
+  if (format == "fp8_tensorwise" || format == "fp8_blockwise" || format == "mxfp8") {
+    section.add("fp8_param_gather", "true");
+  } else {
+    options.unsupported("fp8_param_gather", "without it: no fp8 recipe is stated");
+  }
+}
+
+std::string training(MegatronOptions& options, const Architecture& arch, std::int64_t gpus) {
   Section section("training");
   const std::int64_t micro = options.required("micro_batch_size");
   std::int64_t global = options.size_or("global_batch_size", 0);
@@ -145,7 +159,8 @@ std::string training(MegatronOptions& options, std::int64_t gpus) {
   section.add("global_batch_size", global);
   const std::int64_t sequence = options.required("seq_length");
   section.add("seq_length", sequence);
-  section.add("precision", precision(options));
+  const std::string format = precision(options);
+  section.add("precision", format);
   // Megatron computes the loss unfused unless asked.
   section.add("cross_entropy_loss_fusion", options.flag("cross_entropy_loss_fusion") ? "true" : "false");
   if (options.text_or("cross_entropy_fusion_impl", "native") == "te" && options.flag("cross_entropy_loss_fusion")) {
@@ -156,6 +171,11 @@ std::string training(MegatronOptions& options, std::int64_t gpus) {
     section.add("attention_backend", "unfused");
     if (dropout > 0) section.add("attention_dropout", fmt::format("{}", dropout));
   }
+  // Megatron's default, too.
+  const double hidden = options.real("hidden_dropout").value_or(0.1);
+  if (hidden > 0) section.add("hidden_dropout", fmt::format("{}", hidden));
+  unfused_activation(options, arch, section);
+  fp8_parameters(options, format, section);
   cuda_graphs(options, section);
   for (const char* key : {"tp_comm_overlap", "overlap_grad_reduce", "overlap_param_gather"}) {
     if (options.flag(key)) section.add(key, "true");
@@ -203,10 +223,16 @@ std::string sharding(MegatronOptions& options) {
 
 std::string optimizer(MegatronOptions& options, std::int64_t gpus) {
   Section section("optimizer");
-  if (options.text_or("optimizer", "adam") != "adam") options.unsupported("optimizer", "with adam");
-  section.add("kind", "adam");
-  const std::string kind = sharding(options);
+  const std::string method = options.text_or("optimizer", "adam");
+  const std::string divided = sharding(options);
+  // Muon with the distributed optimizer, and layer-wise by its own name, are one.
+  const bool dealt = method == "dist_muon" || (method == "muon" && divided == "zero1");
+  const bool muon = dealt || method == "muon";
+  if (method != "adam" && !muon) options.unsupported("optimizer", "with adam");
+  section.add("kind", dealt ? "dist_muon" : muon ? "muon" : "adam");
+  const std::string kind = dealt ? "zero1" : muon ? "ddp" : divided;
   section.add("sharding", kind);
+  if (options.flag("no_gradient_accumulation_fusion")) section.add("gradient_accumulation_fusion", "false");
   const std::int64_t instances = options.size_or("num_distributed_optimizer_instances", 1);
   const std::int64_t model_parallel = std::max<std::int64_t>(1, options.size_or("tensor_model_parallel_size", 1)) *
                                       std::max<std::int64_t>(1, options.size_or("pipeline_model_parallel_size", 1));
@@ -248,11 +274,13 @@ std::string memory(MegatronOptions& options) {
     options.fault("recompute_method", "expected uniform or block, got '" + one_line(method) + "'");
   }
   const bool block = granularity == "full" && method == "block";
-  if (granularity == "full" && !block && layers != 1) options.unsupported("recompute_num_layers", "with 1");
   Section section("memory");
   section.add("recompute_granularity", granularity);
   if (block) {
     section.add("recompute_method", "block");
+    section.add("recompute_num_layers", layers);
+  } else if (granularity == "full" && layers > 1) {
+    section.add("recompute_method", "uniform");
     section.add("recompute_num_layers", layers);
   }
   const std::vector<std::string> offloaded = options.list("offload_modules");
@@ -310,6 +338,8 @@ void dispatch(MegatronOptions& options, Section& section) {
   const bool overlap = options.flag("overlap_moe_expert_parallel_comm"), delayed = options.flag("delay_wgrad_compute");
   if (overlap) section.add("overlap_moe_expert_parallel_comm", "true");
   if (overlap && delayed) section.add("delay_wgrad_compute", "true");
+  // Without grouped products Megatron runs its experts one by one.
+  if (!options.flag("moe_grouped_gemm")) section.add("grouped_gemm", "false");
   if (!options.flag("moe_permute_fusion")) section.add("permute_fusion", "false");
   if (options.flag("moe_router_fusion")) section.add("router_fusion", "true");
   if (options.flag("use_transformer_engine_op_fuser")) section.add("use_transformer_engine_op_fuser", "true");
@@ -345,11 +375,12 @@ std::string moe_and_routing(MegatronOptions& options) {
 }  // namespace
 
 std::string megatron_sections(MegatronOptions& options, const Architecture& arch, std::int64_t gpus) {
-  if (!options.given("hidden_dropout") || !options.given("attention_dropout")) {
-    options.assume("dropout: none; Megatron's default is 0.1 without --hidden-dropout 0 and --attention-dropout 0");
+  if (!options.given("hidden_dropout")) options.assume("no --hidden-dropout: 0.1, Megatron's default");
+  if (!options.given("attention_dropout")) {
+    options.assume("no --attention-dropout: 0.1, Megatron's default, which fused kernels keep no mask of");
   }
-  std::string text = parallel(options, arch) + "\n" + training(options, gpus) + "\n" + optimizer(options, gpus) + "\n" +
-                     memory(options);
+  std::string text = parallel(options, arch) + "\n" + training(options, arch, gpus) + "\n" + optimizer(options, gpus) +
+                     "\n" + memory(options);
   if (arch.moe.experts > 0) return text + "\n" + moe_and_routing(options);
   options.no_part({"moe_router_topk",
                    "moe_ffn_hidden_size",

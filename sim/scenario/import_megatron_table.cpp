@@ -14,13 +14,11 @@ struct Unsupported {
 
 constexpr auto kUnsupported = std::to_array<Unsupported>({
     // Number formats and where states live.
-    {"fp8_param_gather"},
     {"fp4_param_gather"},
     {"offload_optimizer_states"},
     {"cpu_offloading"},
     {"cpu_offloading_num_layers", "0"},
     {"distribute_saved_activations"},
-    {"reuse_grad_buf_for_mxfp8_param_ag"},
     {"tp_only_amax_red"},
     {"keep_fp8_transpose_cache"},
     {"moe_router_padding_for_fp8"},
@@ -57,7 +55,6 @@ constexpr auto kUnsupported = std::to_array<Unsupported>({
     {"num_experts_per_group"},
     {"mtp_use_repeated_layer"},
     {"dsa_indexer_topk"},
-    {"hidden_dropout", "0.0"},
 });
 
 // Every option whose name starts so.
@@ -232,7 +229,7 @@ constexpr auto kIgnored = std::to_array<std::string_view>({
     "attention_softmax_in_fp32",
     "fp32_residual_connection",
     "gradient_accumulation_fusion",
-    "no_gradient_accumulation_fusion",
+    "reuse_grad_buf_for_mxfp8_param_ag",
     "no_async_tensor_model_parallel_allreduce",
     "async_tensor_model_parallel_allreduce",
     "accumulate_allreduce_grads_in_fp32",

@@ -46,7 +46,8 @@ void assume_memory(const Raw& raw, const Scenario& scenario, Lines& lines) {
     lines.push_back(fmt::format("memory.usable_fraction is not stated: {}", scenario.memory.usable_fraction));
   }
   if (raw.granularity == RecomputeGranularity::full && !raw.places.stated("memory.recompute_method")) {
-    lines.push_back("memory.recompute_method is not stated: uniform, each layer by itself");
+    lines.push_back(raw.uniform_layers > 1 ? "memory.recompute_method is not stated: uniform"
+                                           : "memory.recompute_method is not stated: uniform, each layer by itself");
   }
   if (raw.granularity == RecomputeGranularity::selective && !raw.places.stated("memory.recompute_modules")) {
     lines.push_back("memory.recompute_modules is not stated: core_attn, Megatron's default");
@@ -87,7 +88,7 @@ void assume_recorded(const Scenario& scenario, Lines& lines) {
   };
   recorded(scenario.training.tp_comm_overlap, "training.tp_comm_overlap");
   if (scenario.training.cuda_graphs != CudaGraphs::none) {
-    lines.push_back("CUDA graphs save the host's launches; their memory pools are not counted");
+    lines.push_back("CUDA graphs save the host's launches; the first iteration runs without them");
   }
 }
 
@@ -99,10 +100,15 @@ void assume_precision(const Scenario& scenario, Lines& lines) {
     return;
   }
   if (training.framework != Framework::megatron) return;
-  lines.push_back(
-      "narrow precision: bf16 parameters beside their quantised copies, which are kept over the microbatches of a "
-      "step; "
-      "parameters are gathered in bf16");
+  if (training.fp8_param_gather) {
+    lines.push_back(std::string("narrow precision: linear layers' parameters are held in fp8 alone, gathered in ") +
+                    (training.precision == Precision::mxfp8 ? "bf16 through the gradient buffer" : "fp8"));
+  } else {
+    lines.push_back(
+        "narrow precision: bf16 parameters beside their quantised copies, which are kept over the microbatches of a "
+        "step; "
+        "parameters are gathered in bf16");
+  }
   if (training.precision == Precision::fp8_rowwise) {
     lines.push_back(
         "training.precision: fp8_rowwise is no recipe of Transformer Engine; a byte an element and direction is "
@@ -223,7 +229,7 @@ Lines warnings_of(const Raw& raw, const Scenario& scenario) {
     lines.push_back(
         fmt::format("tensor_model_parallel_size {} is larger than a node of {} GPUs", scenario.layout.tp, per_node));
   }
-  if (!scenario.optimizer.shards_states() &&
+  if ((!scenario.optimizer.shards_states() || scenario.optimizer.orthogonalises()) &&
       (scenario.optimizer.exp_avg_bytes != 4 || scenario.optimizer.exp_avg_sq_bytes != 4 ||
        scenario.optimizer.master_bytes != 4)) {
     lines.push_back(

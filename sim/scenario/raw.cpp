@@ -100,6 +100,20 @@ void read_graph_scope(config::Reader& reader, Training& training) {
   }
 }
 
+// Parameters that are held as the products read them.
+void read_fp8_parameters(config::Reader& reader, Training& training) {
+  training.fp8_param_gather = reader.flag_or("fp8_param_gather", false);
+  if (!training.fp8_param_gather) return;
+  const bool fp8 = training.precision == Precision::fp8_tensorwise || training.precision == Precision::fp8_blockwise ||
+                   training.precision == Precision::mxfp8;
+  if (!fp8) {
+    reader.fault("fp8_param_gather", "parameters are kept in fp8 only under the recipes of it",
+                 "precision: fp8_tensorwise, fp8_blockwise or mxfp8");
+  } else if (training.framework != Framework::megatron) {
+    reader.fault("fp8_param_gather", "torchtitan keeps fp32 shards as parameters", "framework: megatron");
+  }
+}
+
 void read_training(config::Reader reader, Raw& raw) {
   declare_keys(reader, "training", raw.places);
   const std::array<std::string, 1> later_precisions = {"fp32"};
@@ -126,6 +140,9 @@ void read_training(config::Reader reader, Raw& raw) {
   const std::array<std::string, 4> backends = {"auto", "flash", "fused", "unfused"};
   raw.training.unfused_attention = reader.choice_or("attention_backend", backends, 0) == 3;
   raw.training.attention_dropout = reader.real_or("attention_dropout", 0.0, {0.0, 1.0});
+  raw.training.hidden_dropout = reader.real_or("hidden_dropout", 0.0, {0.0, 1.0});
+  raw.training.bias_activation_fusion = reader.flag_or("bias_activation_fusion", true);
+  read_fp8_parameters(reader, raw.training);
   raw.training.cuda_graphs = static_cast<CudaGraphs>(reader.choice_or("cuda_graph_impl", cuda_graph_names(), 0));
   read_graph_scope(reader, raw.training);
   raw.training.tp_comm_overlap = reader.flag_or("tp_comm_overlap", false);

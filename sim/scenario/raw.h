@@ -36,6 +36,7 @@ struct Raw {
   std::map<RecomputeModule, base::Where> modules;
   Dispatch dispatch;
   std::optional<std::int64_t> block_layers;  // of full recompute by method block
+  std::int64_t uniform_layers = 1;           // and of a group by method uniform
   Policies policies;
   RawRouting routing;
   Places places;

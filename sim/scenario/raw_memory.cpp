@@ -65,9 +65,10 @@ void read_recompute(config::Reader& reader, Raw& raw) {
       reader.fault("recompute_method", "whole layers are recomputed only under 'recompute_granularity: full'");
     }
     raw.block_layers = layers;
-  } else if (layers != 1) {
-    refuse(reader, "recompute_num_layers", std::to_string(layers) + " with uniform",
-           "1 (each layer by itself), or recompute_method: block");
+  } else if (layers != 1 && raw.granularity != RecomputeGranularity::full) {
+    reader.fault("recompute_num_layers", "groups of layers are recomputed only under 'recompute_granularity: full'");
+  } else {
+    raw.uniform_layers = layers;
   }
   read_modules(reader, raw);
   const bool selective = raw.granularity == RecomputeGranularity::selective;
@@ -81,19 +82,40 @@ void read_recompute(config::Reader& reader, Raw& raw) {
   }
 }
 
+// Megatron's Muon orthogonalises whole matrices, so that nothing else may divide them.
+void check_muon(config::Reader& reader, const Raw& raw) {
+  const bool dealt = raw.optimizer.kind == OptimizerKind::dist_muon;
+  if (!dealt && raw.optimizer.sharding != Sharding::ddp) {
+    reader.fault("sharding", "muon keeps all states on every rank: expected ddp",
+                 "kind: dist_muon deals whole matrices out to ranks");
+  }
+  if (dealt && raw.optimizer.sharding != Sharding::zero1) {
+    reader.fault("sharding", "dist_muon divides optimizer states alone, by whole matrices: expected zero1");
+  }
+  if (dealt && raw.optimizer.shard_group > 0) {
+    reader.fault("shard_group", "dist_muon deals matrices out to the whole data-parallel group");
+  }
+  if (raw.optimizer.offload_fraction > 0) {
+    reader.fault("cpu_offload", "muon on the host is not supported in this version");
+  }
+  if (raw.training.framework != Framework::megatron) {
+    reader.fault("kind", "muon is Megatron's here; expected adam with torchtitan", "training.framework: megatron");
+  }
+}
+
 }  // namespace
 
 std::string module_name(RecomputeModule module) { return module_names()[static_cast<std::size_t>(module)]; }
 
 void read_optimizer(config::Reader reader, Raw& raw) {
   declare_keys(reader, "optimizer", raw.places);
-  const std::array<std::string, 1> kinds = {"adam"};
-  const std::array<std::string, 3> later_kinds = {"sgd", "muon", "adafactor"};
+  const std::array<std::string, 2> later_kinds = {"sgd", "adafactor"};
   const std::array<Dtype, 2> gradients = {{{"fp32", 4}, {"bf16", 2}}};
   const std::array<Dtype, 4> moments = {{{"fp32", 4}, {"bf16", 2}, {"fp16", 2}, {"fp8", 1}}};
   const std::array<Dtype, 2> masters = {{{"fp32", 4}, {"fp16", 2}}};
-  supported_choice(reader, "kind", kinds, later_kinds, 0);
   Optimizer& optimizer = raw.optimizer;
+  optimizer.kind = static_cast<OptimizerKind>(supported_choice(reader, "kind", optimizer_kind_names(), later_kinds, 0));
+  if (optimizer.kind == OptimizerKind::muon) optimizer.sharding = Sharding::ddp;  // unless stated: then a fault
   optimizer.sharding = static_cast<Sharding>(
       reader.choice_or("sharding", sharding_names(), static_cast<std::size_t>(optimizer.sharding)));
   optimizer.shard_group = reader.integer_or("shard_group", 0, {1, 1 << 17});
@@ -106,6 +128,8 @@ void read_optimizer(config::Reader reader, Raw& raw) {
   if (!offload && reader.has("offload_fraction")) {
     reader.fault("offload_fraction", "nothing is offloaded", "add cpu_offload: true");
   }
+  if (optimizer.orthogonalises()) check_muon(reader, raw);
+  optimizer.gradient_accumulation_fusion = reader.flag_or("gradient_accumulation_fusion", true);
   raw.optimizer.main_grad_bytes = read_dtype(reader, "main_grads_dtype", gradients);
   raw.optimizer.exp_avg_bytes = read_dtype(reader, "exp_avg_dtype", moments);
   raw.optimizer.exp_avg_sq_bytes = read_dtype(reader, "exp_avg_sq_dtype", moments);

@@ -72,6 +72,7 @@ Recompute resolved_recompute(const Raw& raw) {
       raw.policies.memfine && raw.policies.memfine->recompute == policy::MemfineSettings::Recompute::layer;
   recompute.granularity = raw.granularity.value_or(by_layer ? RecomputeGranularity::full : RecomputeGranularity::none);
   recompute.block_layers = raw.block_layers;
+  recompute.uniform_layers = raw.uniform_layers;
   if (recompute.granularity == RecomputeGranularity::selective) {
     for (const auto& [module, where] : raw.modules) recompute.modules.insert(module);
   }

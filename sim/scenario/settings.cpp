@@ -24,6 +24,11 @@ std::span<const std::string> sharding_names() {
   return names;
 }
 
+std::span<const std::string> optimizer_kind_names() {
+  static const std::array<std::string, 3> names = {"adam", "muon", "dist_muon"};
+  return names;
+}
+
 std::span<const std::string> offload_module_names() {
   static const std::array<std::string, 7> names = {"attn_norm", "qkv_linear", "core_attn", "attn_proj",
                                                    "mlp_norm",  "expert_fc1", "moe_act"};

@@ -20,8 +20,9 @@ enum class RecomputeModule { core_attn, layernorm, mla_up_proj, moe_act, mlp, mo
 struct Recompute {
   RecomputeGranularity granularity = RecomputeGranularity::none;
   std::set<RecomputeModule> modules;  // of selective
-  // Of full: nothing: every layer by itself (uniform, 1); else the first so many layers of a virtual stage (block).
+  // Of full: nothing: groups of layers (uniform); else the first so many layers of a virtual stage (block).
   std::optional<std::int64_t> block_layers;
+  std::int64_t uniform_layers = 1;  // of a group, which keeps the input of its first layer alone
   bool has(RecomputeModule module) const { return modules.contains(module); }
 };
 
@@ -46,6 +47,9 @@ struct Training {
   // Scores of all pairs as tensors, in place of a fused attention kernel; with dropout its masks too.
   bool unfused_attention = false;
   double attention_dropout = 0;
+  double hidden_dropout = 0;           // of the outputs of attention and MLP, and of the embedding
+  bool bias_activation_fusion = true;  // the activation is one kernel, scaling by router weights included
+  bool fp8_param_gather = false;       // linear layers hold and gather their parameters quantised
   CudaGraphs cuda_graphs = CudaGraphs::none;
   std::set<std::string> cuda_graph_scope;  // modules that are captured; empty: whole layers
   bool tp_comm_overlap = false, overlap_grad_reduce = false, overlap_param_gather = false;
@@ -59,13 +63,22 @@ struct Training {
 enum class Sharding { ddp, zero1, zero2, zero3, fsdp2, megatron_fsdp };
 std::span<const std::string> sharding_names();
 
+// muon: momentum alone for matrices of layers, orthogonalised by each rank; dist_muon: whole matrices dealt out to
+// ranks.
+enum class OptimizerKind { adam, muon, dist_muon };
+std::span<const std::string> optimizer_kind_names();
+
 struct Optimizer {
+  OptimizerKind kind = OptimizerKind::adam;
   Sharding sharding = Sharding::zero1;
   std::int64_t shard_group = 0;        // ranks that divide; 0: all of the data-parallel group
   std::int64_t main_grad_bytes = 4;    // of one element of the gradient buffer
   std::int64_t grad_reduce_bytes = 0;  // of one element as it is sent; 0: as main_grad_bytes
   std::int64_t exp_avg_bytes = 4, exp_avg_sq_bytes = 4, master_bytes = 4;
+  // Products add weight gradients to the gradient buffer; else each is a tensor first.
+  bool gradient_accumulation_fusion = true;
   double offload_fraction = 0;  // of masters and moments, kept and updated on the host
+  bool orthogonalises() const { return kind != OptimizerKind::adam; }
   bool shards_states() const { return sharding != Sharding::ddp; }
   bool shards_gradients() const { return sharding >= Sharding::zero2; }
   bool shards_parameters() const { return sharding >= Sharding::zero3; }
@@ -99,6 +112,7 @@ struct Dispatch {
   bool permute_fusion = true;
   bool router_fusion = false;  // scores, choice and auxiliary loss in few kernels
   bool op_fuser = false;       // Transformer Engine's fused experts: activation, bias and casts within the products
+  bool grouped_gemm = true;         // products of all experts as one; else one by one
   double rank_capacity_factor = 0;  // of static buffers, in mean rows of a rank; 0: sized by what arrives
   bool paged_stash = false;
   // Whether rows travel once per rank instead of once per expert.

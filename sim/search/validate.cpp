@@ -97,6 +97,34 @@ void set_ranks(const runs::Run& run, const Evaluation* e, ValidationRow& row) {
   }
 }
 
+std::string gib(std::int64_t bytes) { return base::format_gib(static_cast<double>(bytes)); }
+
+// A run that was measured did fit. Where the row leaves recomputation open, that is what the prediction lacks, as far
+// as the whole of it makes the run fit.
+void note_misfit(const runs::Run& run, const scenario::Options& options, const Evaluation& e, ValidationRow& row) {
+  row.verdict = e.fit.verdict;
+  if (e.fit.verdict != Verdict::oom) return;
+  const std::string needs = gib(e.fit.device_bytes) + " of " + gib(e.fit.usable_bytes);
+  if (!run.recompute.empty()) {
+    row.notes.push_back("ran, and is predicted not to fit: " + needs);
+    return;
+  }
+  std::string note = "recompute: not stated; does not fit without (" + needs + ")";
+  scenario::Options recomputed = options;
+  recomputed.overrides.emplace_back("memory.recompute_granularity", "full");
+  const runs::ResolvedRun resolved = runs::resolve_run(run, recomputed);
+  if (resolved.scenario) {
+    try {
+      const Evaluation full = evaluate(resolved.scenario, 1);
+      note += full.fit.verdict == Verdict::oom ? "; nor with every layer recomputed ("
+                                               : "; fits with every layer recomputed (";
+      note += gib(full.fit.device_bytes) + ")";
+    } catch (const base::Error&) {  // too much work: the first half of the note stands alone
+    }
+  }
+  row.notes.push_back(note);
+}
+
 ValidationRow validate_row(const runs::Run& run, const scenario::Options& options) {
   ValidationRow row;
   row.run = run;
@@ -118,6 +146,7 @@ ValidationRow validate_row(const runs::Run& run, const scenario::Options& option
     }
   }
   const Evaluation* e = evaluation ? &*evaluation : nullptr;
+  if (e != nullptr) note_misfit(run, options, *e, row);
   set_step_time(run, e, row);
   set_measured_memory(run, scope, row);
   if (e != nullptr) set_predicted_memory(*e, scope, row);

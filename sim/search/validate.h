@@ -29,8 +29,10 @@ struct ValidationRow {
   runs::RunStatus status = runs::RunStatus::ok;
   std::string reason;  // why it was skipped, or what is wrong with it
   std::vector<std::string> assumptions;
-  std::string scope;                                // of the memory figures: "rank 0", "the highest rank", ...
-  std::string step_time_from;                       // the column that the measured step time comes from
+  std::optional<Verdict> verdict;  // of the simulated run
+  std::vector<std::string> notes;  // what makes the prediction doubtful: that a run that was measured does not fit
+  std::string scope;               // of the memory figures: "rank 0", "the highest rank", ...
+  std::string step_time_from;      // the column that the measured step time comes from
   bool judges_time = false, judges_memory = false;  // by `use`: counts in the summaries
   Compared step_time_s, peak_allocated_bytes, peak_reserved_bytes, peak_device_bytes;
   std::vector<RankCompared> ranks;  // where the row has figures a rank

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/support.h"
@@ -220,6 +222,52 @@ TEST_CASE("list knows its topics and names") {
   CHECK(holds(slip.err, "did you mean 'deepseek-v2-lite'?"));
   CHECK(holds(moeplan({"list", "modles"}).err, "did you mean 'models'?"));
   CHECK(moeplan({"list", "keys", "ep"}).status == 2);
+}
+
+TEST_CASE("run writes the memory of one rank over time") {
+  const Folder folder;
+  const std::string scenario = folder.write("s.yaml", kSmall), file = folder.at("memory.json");
+  CHECK(small("run", scenario, {"--memory-timeline", file, "--rank", "1"}).status == 0);
+  const json j = json::parse(content_of(file));
+  CHECK(j["schema"] == "moeplan.memory_timeline/1");
+  CHECK(j["rank"] == 1);
+  CHECK(j["iterations"] == 2);
+  CHECK(j["out_of_memory"].is_null());
+  std::map<std::string, std::size_t> column;
+  for (const json& name : j["columns"]) column.emplace(name, column.size());
+  REQUIRE(column.size() == 16);
+  std::int64_t held = 0, peak = 0;
+  double time_s = 0;
+  for (const json& event : j["events"]) {
+    REQUIRE(event.size() == column.size());
+    const std::int64_t bytes = event[column["bytes"]];
+    const std::string action = event[column["action"]];
+    if (action == "alloc") held += bytes;
+    if (action == "free" || action == "free_requested") held -= bytes;
+    CHECK(event[column["allocated_bytes"]] == held);
+    CHECK(event[column["tensor"]].get<std::size_t>() < j["tensors"].size());
+    if (event[column["iteration"]] >= 0) {
+      CHECK(event[column["op"]].get<std::size_t>() < j["ops"].size());
+      peak = std::max(peak, held);
+    }
+    CHECK(event[column["time_s"]] >= time_s);  // program order is the host's
+    time_s = event[column["time_s"]];
+  }
+  CHECK(j["peak_allocated_bytes"] == peak);
+  CHECK(time_s > j["step_time_s"]);
+  CHECK(time_s <= 2 * j["step_time_s"].get<double>());
+}
+
+TEST_CASE("a timeline needs a rank that is there, and a rank a timeline") {
+  const Folder folder;
+  const std::string scenario = folder.write("s.yaml", kSmall), file = folder.at("memory.json");
+  const Result beyond = small("run", scenario, {"--memory-timeline", file, "--rank", "9999"});
+  CHECK(beyond.status == 2);
+  CHECK(holds(beyond.err, "--rank: expected a rank from 0 to "));
+  const Result alone = small("run", scenario, {"--rank", "0"});
+  CHECK(alone.status == 2);
+  CHECK(holds(alone.err, "add --memory-timeline FILE"));
+  CHECK(small("run", scenario, {"--memory-timeline", folder.at("no/such/folder.json")}).status == 2);
 }
 
 }  // namespace moeplan::cli

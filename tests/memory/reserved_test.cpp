@@ -64,6 +64,25 @@ TEST_CASE("the pieces of a buffer, by hand: the last tensor lies first, parts ar
   CHECK(memory::owned_pieces({6, 3, 1}, 2, 1, 4) == std::vector<std::int64_t>{3, 2});
 }
 
+TEST_CASE("loading fp8 parameters and Muon's states ends with what the plan holds") {
+  for (const char* training :
+       {"precision: fp8_tensorwise, fp8_param_gather: true", "precision: mxfp8, fp8_param_gather: true",
+        "precision: fp8_blockwise, fp8_param_gather: true", "precision: bf16"})
+    for (const char* optimizer :
+         {"{}", "{ sharding: ddp }", "{ sharding: megatron_fsdp }", "{ kind: muon }", "{ kind: dist_muon }"}) {
+      CAPTURE(training);
+      CAPTURE(optimizer);
+      const auto scenario = moeplan::test::scenario_from(
+          std::string(
+              "model: tiny-moe\ncluster: { hardware: gb200-nvl72, gpus: 4 }\nparallel: { ep: 2 }\ntraining: { mbs: "
+              "1, gbs: 8, seq: 256, ") +
+          training + " }\noptimizer: " + optimizer + "\nrouting: { balanced: true }\n");
+      const auto plan = plan::make_plan(scenario, 0, 1);
+      CHECK(std::abs(held(memory::load_events(plan, 0)).first - sum(plan.statics[0].load)) <= 64);
+      CHECK(std::abs(held(memory::moment_events(plan, 0)).first - sum(plan.statics[0].moments)) <= 64);
+    }
+}
+
 TEST_CASE("loading ends with what the plan holds, and holds parameters twice on the way") {
   for (const char* optimizer :
        {"{}", "{ sharding: ddp }", "{ sharding: zero2 }", "{ sharding: fsdp2 }", "{ main_grads_dtype: bf16 }"}) {

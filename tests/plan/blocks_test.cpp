@@ -205,7 +205,7 @@ TEST_CASE("with tensor parallelism the gradients of replicated parameters are su
   const auto parameters = plan::stage_parameters(*scenario, 0);
   // Two layers of two norms of 64, the router 64 x 8, and the final norm.
   CHECK(parameters.replicated == 2 * 2 * 64 + 64 * 8 + 64);
-  const auto block = plan::make_optimizer_block(*scenario, parameters);
+  const auto block = plan::make_optimizer_block(*scenario, 0);
   CHECK(block.forward.front().name == "reduce gradients of replicated parameters");
   CHECK(block.forward.front().size.bytes == 4 * parameters.replicated);
 }

@@ -37,13 +37,18 @@ TEST_CASE("experts of one shape share one: torchtitan has none") {
   CHECK(plan::returned_gradient_bytes(*scenario, 0) == 0);
 }
 
-TEST_CASE("workspaces: PyTorch's and Transformer Engine's, and four streams of grouped products") {
+TEST_CASE("workspaces: PyTorch's of two threads, Transformer Engine's, and four streams of grouped products") {
   Small moe, dense;
   dense.model = "tiny-dense";
   dense.ep = 1;
   dense.routing = "";
-  CHECK(plan::product_workspace_bytes(*dense.make(), 0) == 2 * 32 * kMiB);  // H100: 32 MiB each
-  CHECK(plan::product_workspace_bytes(*moe.make(), 0) == 6 * 32 * kMiB);
+  CHECK(plan::product_workspace_bytes(*dense.make(), 0) == 3 * 32 * kMiB);  // H100: 32 MiB each
+  CHECK(plan::product_workspace_bytes(*moe.make(), 0) == 7 * 32 * kMiB);
+  // A stage without loss and experts has no product of PyTorch's own.
+  dense.gpus = 8;
+  dense.pp = 2;
+  CHECK(plan::product_workspace_bytes(*dense.make(), 0) == 32 * kMiB);
+  CHECK(plan::product_workspace_bytes(*dense.make(), 1) == 3 * 32 * kMiB);
 }
 
 TEST_CASE("the buffer that gathers the output layer's input is where the loss is, under tensor parallelism") {

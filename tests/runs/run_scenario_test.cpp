@@ -104,6 +104,50 @@ TEST_CASE("numbers that cannot be are errors that name the cells: what is left o
   CHECK(holds(muon.reason, "optimizer: "));
 }
 
+TEST_CASE("muon with divided states is dealt out, else it is on every rank") {
+  const ResolvedRun dealt = resolved({{"optimizer", "muon"}, {"sharding", "zero1"}});
+  CHECK(dealt.reason == "");
+  CHECK(dealt.scenario->optimizer.kind == scenario::OptimizerKind::dist_muon);
+  const ResolvedRun whole = resolved({{"optimizer", "muon"}, {"sharding", "ddp"}});
+  CHECK(whole.scenario->optimizer.kind == scenario::OptimizerKind::muon);
+}
+
+TEST_CASE("recipes of Megatron-Bridge keep parameters in fp8 under the recipes that do") {
+  const auto gathers = [](const std::string& precision, const std::string& source) {
+    return resolved({{"precision", precision}, {"source", source}}).scenario->training.fp8_param_gather;
+  };
+  CHECK(gathers("fp8_tensorwise", "NVIDIA-NeMo/Megatron-Bridge docs"));
+  CHECK_FALSE(gathers("fp8_blockwise", "NVIDIA-NeMo/Megatron-Bridge docs"));
+  CHECK_FALSE(gathers("bf16", "NVIDIA-NeMo/Megatron-Bridge docs"));
+  CHECK_FALSE(gathers("fp8_tensorwise", "somebody else"));
+}
+
+TEST_CASE("Megatron's functional tests: what their files set and no column has") {
+  const std::map<std::string, std::string> gpt2 = {
+      {"model", "arch"}, {"arch", "L=12 h=512 heads=8 E=8 topk=2 maxpos=1024"}, {"seq_len", "1024"}, {"ep", "8"}};
+  const std::string tests = "NVIDIA/Megatron-LM tests/functional_tests/test_cases/moe/";
+  const auto with = [&](const std::string& test) {
+    std::map<std::string, std::string> cells = gpt2;
+    cells["source"] = tests + test;
+    return resolved(cells);
+  };
+  const ResolvedRun plain = with("gpt3_mcore_te_tp2_pp1_te_8experts_etp1_ep4 golden");
+  CHECK(plain.reason == "");
+  CHECK_FALSE(plain.scenario->optimizer.gradient_accumulation_fusion);
+  CHECK_FALSE(plain.scenario->training.bias_activation_fusion);
+  CHECK(plain.scenario->training.hidden_dropout == 0.1);
+  CHECK(plain.scenario->dispatch.grouped_gemm);
+  CHECK_FALSE(with("gpt3_mcore_te_tp2_pp2_te_4experts2parallel golden").scenario->dispatch.grouped_gemm);
+  CHECK(with("gpt3_moe_mcore_te_scoped_cudagraph golden").scenario->training.hidden_dropout == 0);
+  const ResolvedRun elsewhere = resolved(gpt2);
+  CHECK(elsewhere.scenario->optimizer.gradient_accumulation_fusion);
+  CHECK(elsewhere.scenario->training.hidden_dropout == 0);
+  const ResolvedRun proxy =
+      resolved({{"precision", "fp8_tensorwise"}, {"source", tests + "deepseek_proxy_fsdp_ep2_fsdp2 golden"}});
+  CHECK(proxy.status == RunStatus::skipped);
+  CHECK(holds(proxy.reason, "no --bf16"));
+}
+
 TEST_CASE("cells that contradict each other are errors") {
   CHECK(holds(resolved({{"dispatcher", "none"}}).reason, "dispatcher: a model with experts has one"));
   CHECK(holds(resolved({{"routing", "dense"}}).reason, "routing: a model with experts routes"));

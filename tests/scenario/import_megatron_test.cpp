@@ -78,7 +78,8 @@ TEST_CASE("a launch script becomes a scenario that reads back, with the shipped 
                                  "megatron-launch.sh:41: '$@' was not understood: this file does not set it"});
   CHECK(scenario.training.overlap_grad_reduce);
   CHECK(holds(result.scenario, "#   line 40: '--strange-option 4' was not understood\n"));
-  CHECK(holds(result.scenario, "#   --moe-grouped-gemm, --lr, --save, --log-interval\n"));
+  CHECK(holds(result.scenario, "#   --lr, --save, --log-interval\n"));
+  CHECK(scenario.dispatch.grouped_gemm);
 }
 
 TEST_CASE("a list of arguments becomes a scenario and a model file that read back") {
@@ -234,8 +235,32 @@ TEST_CASE("nothing is dropped in silence") {
   CHECK(warns("A=\"--rotary-percent 1 --x 2\"\npython t.py " + kDense, "in.sh:1: options in A are not used"));
   CHECK(warns("if true; then\nB=1\nfi\npython t.py " + kDense, "conditions are not evaluated"));
   CHECK(warns("python t.py " + kDense + "\n--stray 1", "in.sh:2: '--stray' stands outside of the launching command"));
-  CHECK(warns(kDense + "--hidden-dropout 0.1", "'--hidden-dropout 0.1': not supported"));
   CHECK_FALSE(warns(kDense + "--hidden-dropout 0.0", "hidden-dropout"));
+  CHECK(warns(kDense + "--fp8-param-gather", "'--fp8-param-gather': not supported"));
+}
+
+TEST_CASE("options of the optimizer, of fp8 parameters, dropout, fusion and groups of layers are read") {
+  const auto has = [](const std::string& options, const std::string& line) {
+    return holds(import(kDense + options, 8).scenario, "  " + line + "\n");
+  };
+  CHECK(has("", "kind: adam"));
+  CHECK(has("--optimizer muon", "kind: muon\n  sharding: ddp"));
+  CHECK(has("--optimizer dist_muon", "kind: dist_muon\n  sharding: zero1"));
+  CHECK(has("--optimizer muon --use-distributed-optimizer", "kind: dist_muon\n  sharding: zero1"));
+  const std::string apart = "gradient_accumulation_fusion: false";
+  CHECK(has("--no-gradient-accumulation-fusion", apart));
+  CHECK_FALSE(has("", apart));
+  CHECK(has("", "hidden_dropout: 0.1"));  // Megatron's default
+  CHECK(has("--hidden-dropout 0.25", "hidden_dropout: 0.25"));
+  CHECK_FALSE(holds(import(kDense + "--hidden-dropout 0.0", 8).scenario, "hidden_dropout:"));
+  CHECK(has("--no-bias-gelu-fusion", "bias_activation_fusion: false"));
+  CHECK_FALSE(has("--no-bias-swiglu-fusion", "bias_activation_fusion: false"));  // of another activation
+  CHECK(has("--swiglu --no-bias-swiglu-fusion", "bias_activation_fusion: false"));
+  CHECK(has("--fp8-format e4m3 --fp8-recipe tensorwise --fp8-param-gather", "fp8_param_gather: true"));
+  CHECK_FALSE(has("--fp8-format e4m3 --fp8-recipe tensorwise", "fp8_param_gather: true"));
+  const std::string full = "--recompute-granularity full --recompute-method uniform --recompute-num-layers ";
+  CHECK(has(full + "2", "recompute_method: uniform\n  recompute_num_layers: 2"));
+  CHECK_FALSE(has(full + "1", "recompute_num_layers: 1"));
 }
 
 TEST_CASE("bad input is refused with its place") {

@@ -67,9 +67,15 @@ TEST_CASE("values of other versions are refused by name, and unknown ones with t
       {"offload_fraction", "0.5", "add cpu_offload: true"},
       {"offload_modules", "[core_atn]", "did you mean 'core_attn'?"},
       {"cuda_graph_scope", "[attn]", "add cuda_graph_impl: transformer_engine"},
-      {"optimizer.kind", "muon", "muon is not supported in this version; expected adam"},
+      {"optimizer.kind", "sgd", "sgd is not supported in this version; expected one of adam, muon, dist_muon"},
+      {"optimizer", "{ kind: muon, sharding: zero1 }", "kind: dist_muon deals whole matrices out to ranks"},
+      {"optimizer", "{ kind: dist_muon, sharding: ddp }", "by whole matrices: expected zero1"},
+      {"optimizer", "{ kind: dist_muon, shard_group: 4 }", "to the whole data-parallel group"},
+      {"optimizer", "{ kind: muon, cpu_offload: true }", "muon on the host is not supported in this version"},
+      {"fp8_param_gather", "true", "precision: fp8_tensorwise, fp8_blockwise or mxfp8"},
+      {"hidden_dropout", "1.5", "expected a number from 0 to 1"},
       {"recompute_method", "block", "only under 'recompute_granularity: full'"},
-      {"recompute_num_layers", "2", "2 with uniform is not supported in this version; expected 1"},
+      {"recompute_num_layers", "2", "groups of layers are recomputed only under 'recompute_granularity: full'"},
       {"lrmoe.mode", "C", "expected one of B, A, got 'C'"},
       {"lrmoe.replicas", "all", "expected one of none, greedy, got 'all'"},
       {"lrmoe.max_instances", "0", "expected an integer from 1 to 64, got '0'"},
@@ -88,6 +94,13 @@ TEST_CASE("values of other versions are refused by name, and unknown ones with t
   CHECK(faults_of(kSmall, {{"schedule", "gpipe"}}).empty());
   CHECK(faults_of(kSmall, {{"shard_group", "4"}}).empty());
   CHECK(faults_of(kSmall, {{"recompute_granularity", "full"}, {"recompute_method", "block"}}).empty());
+  CHECK(faults_of(kSmall, {{"recompute_granularity", "full"}, {"recompute_num_layers", "2"}}).empty());
+  CHECK(faults_of(kSmall, {{"optimizer", "{ kind: muon }"}}).empty());
+  CHECK(faults_of(kSmall, {{"optimizer", "{ kind: dist_muon, sharding: zero1 }"}}).empty());
+  CHECK(faults_of(kSmall, {{"precision", "fp8_tensorwise"}, {"fp8_param_gather", "true"}}).empty());
+  CHECK(holds(
+      refusal(kSmall, {{"precision", "fp8_tensorwise"}, {"fp8_param_gather", "true"}, {"framework", "torchtitan"}}),
+      "torchtitan keeps fp32 shards as parameters"));
   CHECK(faults_of(kSmall, {{"lrmoe.mode", "B"}}).empty());
 }
 

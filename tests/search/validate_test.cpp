@@ -173,3 +173,28 @@ TEST_CASE("rows that are wrong or left out keep their place, and the rest goes o
   }
   CHECK(one.rows[3].step_time_s.predicted == many.rows[3].step_time_s.predicted);
 }
+
+TEST_CASE("a run that was measured and is predicted not to fit has a note, its figures stay") {
+  // 131,072 tokens on 8 ranks: 32 layers of some 2 GiB saved tensors each, or of one input each, beside 17 GiB of
+  // state.
+  const std::string columns = "id,model,gpu,gpus,tp,mbs,gbs,seq_len,framework,recompute,routing,step_time_s\n";
+  const std::string shape = ",llama3.1-8b,h100-sxm,8,8,1,1,131072,megatron,";
+  const auto rows = validate(
+                        runs::parse_runs(columns + "open" + shape + ",dense,10\nnone" + shape + "none,dense,10\nfull" +
+                                             shape + "full,dense,10\n",
+                                         "runs.csv"),
+                        {}, [](const ValidationRow&) {}, 1)
+                        .rows;
+  REQUIRE(rows.size() == 3);
+  for (const auto& row : rows) CHECK(row.status == runs::RunStatus::ok);
+  REQUIRE(rows[0].notes.size() == 1);
+  CHECK(rows[0].notes[0].starts_with("recompute: not stated; does not fit without ("));
+  CHECK(rows[0].notes[0].find("; fits with every layer recomputed (") != std::string::npos);
+  CHECK(rows[0].verdict == Verdict::oom);
+  CHECK(rows[0].step_time_s.predicted.has_value());
+  CHECK(rows[0].step_time_s.predicted == rows[1].step_time_s.predicted);
+  REQUIRE(rows[1].notes.size() == 1);
+  CHECK(rows[1].notes[0].starts_with("ran, and is predicted not to fit: "));
+  CHECK(rows[2].notes.empty());
+  CHECK(rows[2].verdict == Verdict::fits);
+}
