@@ -42,7 +42,7 @@ void capture_graphs(Block& block, const scenario::Scenario& scenario) {
       training.cuda_graphs == CudaGraphs::full_iteration || training.cuda_graph_scope.contains("full_iteration");
   const bool layer = block.name == "dense layer" || block.name == "MoE layer";
   if (!whole && !layer) return;
-  for (auto* ops : {&block.forward, &block.backward}) {
+  for (auto* ops : {&block.forward, &block.backward, &block.weights}) {
     bool open = false;  // a graph is being replayed
     for (Op& op : *ops) {
       if (op.work == Work::fixed && op.launches == 0) continue;  // a hand-over, no operation

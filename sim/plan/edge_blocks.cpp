@@ -8,13 +8,14 @@ namespace {
 constexpr std::int64_t kD = Shape::kElement;
 constexpr auto kTp = topology::GroupKind::tp;
 
-Op border(const char* name, Work work, Stream stream, const Shape& shape) {
+Op border(const char* name, Work work, Stream stream, const Shape& shape, bool reversed) {
   Op op;
   op.name = name;
   op.work = work;
   op.family = Family::communication;
   op.stream = stream;
   op.size.bytes = shape.tokens_local * shape.hidden * kD;
+  op.reversed = reversed;
   op.asynchronous = work == Work::send;  // the next microbatch does not wait for it
   return op;
 }
@@ -125,7 +126,9 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
     b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * moved), eager ? 6 : 4,
              {grad_logits}, {softmax}, cost::MemoryAccess::loss);
   }
-  if (tp) b.collective("output all-gather again", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered});
+  if (tp)
+    b.collective("output all-gather again", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered})
+        .weight_gradient = true;
   b.gemm("output layer dgrad", Family::loss, {t, shape.hidden, v, cost::GemmPass::dgrad},
          {tp ? grad_partial : grad_norm});
   Op& wgrad = b.gemm("output layer wgrad", Family::loss, {v, shape.hidden, t, cost::GemmPass::wgrad}, {dummy},
@@ -141,19 +144,21 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   return block;
 }
 
-Block make_receive_block(const scenario::Scenario&, const Shape& shape) {
+Block make_receive_block(const Shape& shape, bool reversed) {
   Block block;
   block.name = "pipeline receive";
-  block.forward.push_back(border("receive activations", Work::receive, Stream::receive_previous, shape));
-  block.backward.push_back(border("send gradients", Work::send, Stream::send_previous, shape));
+  block.forward.push_back(border("receive activations", Work::receive, Stream::receive_previous, shape, reversed));
+  block.backward.push_back(border("send gradients", Work::send,
+                                  reversed ? Stream::send_gradients_ahead : Stream::send_previous, shape, reversed));
   return block;
 }
 
-Block make_send_block(const scenario::Scenario&, const Shape& shape) {
+Block make_send_block(const Shape& shape, bool reversed) {
   Block block;
   block.name = "pipeline send";
-  block.forward.push_back(border("send activations", Work::send, Stream::send_next, shape));
-  block.backward.push_back(border("receive gradients", Work::receive, Stream::receive_next, shape));
+  block.forward.push_back(border("send activations", Work::send,
+                                 reversed ? Stream::send_activations_back : Stream::send_next, shape, reversed));
+  block.backward.push_back(border("receive gradients", Work::receive, Stream::receive_next, shape, reversed));
   return block;
 }
 
@@ -168,7 +173,9 @@ Block make_optimizer_block(const scenario::Scenario& scenario, const StageParame
   const bool sharded = optimizer.shards_states();
   const Shards shards = shards_of(scenario);
   const std::int64_t owned_dense = dense_parameters / shards.dense, owned_experts = expert_parameters / shards.experts;
-  const std::int64_t owned = owned_dense + owned_experts;
+  const bool mirrored = scenario.stages.copies() > 1;
+  const std::int64_t divided = owned_dense + owned_experts;  // over the replicas of one rank of the pipeline
+  const std::int64_t owned = sharded ? divided / scenario.stages.copies() : divided;
   const std::int64_t sent = optimizer.reduce_bytes();
   const auto reduce = sharded ? cost::Collective::reduce_scatter : cost::Collective::all_reduce;
   b.into_forward();
@@ -190,6 +197,8 @@ Block make_optimizer_block(const scenario::Scenario& scenario, const StageParame
     b.collective("sum expert gradients over shard groups", kEdp, cost::Collective::all_reduce, owned_experts * sent,
                  {});
   }
+  if (mirrored)
+    b.collective("sum gradients with the mirrored rank", topology::GroupKind::mirror, reduce, divided * sent, {});
   Op& gradient_norm =
       b.memory("gradient norm", Family::optimizer, static_cast<double>(owned * optimizer.main_grad_bytes), 4, {});
   if (reduced) gradient_norm.joins = stream_bit(Stream::reduce);
@@ -208,6 +217,9 @@ Block make_optimizer_block(const scenario::Scenario& scenario, const StageParame
                 host * static_cast<double>(owned * optimizer.main_grad_bytes));
     b.host_copy("parameters from the host", Family::optimizer, host * static_cast<double>(owned * kD));
   }
+  if (mirrored && sharded)
+    b.collective("gather parameters of the mirrored rank", topology::GroupKind::mirror, cost::Collective::all_gather,
+                 divided * kD, {});
   if (sharded && !optimizer.shards_parameters() && !scenario.training.overlap_param_gather) {
     b.collective("gather parameters", kDp, cost::Collective::all_gather, dense_parameters * kD, {}).members =
         shards.dense;

@@ -99,7 +99,7 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
       b.set_recompute(false);
     }
   }
-  mlp.backward(f.grad_norm2, true);
+  mlp.backward(f.grad_out, f.grad_norm2, true);
   norm2.drop_output(b.last());
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
   attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
@@ -185,7 +185,8 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   b.set_recompute(false);
   routed.backward(f.grad_norm2);
   router.backward();
-  if (has_shared) shared->backward(f.grad_norm2, false);
+  b.last().reads.push_back(norm2.output());
+  if (has_shared) shared->backward(f.grad_out, f.grad_norm2, false);
   norm2.drop_output(b.last());
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
   attention.backward(f.x_in, f.grad_mid, f.grad_in, norm1);
@@ -218,7 +219,8 @@ Block make_mtp_block(const scenario::Scenario& scenario, const Shape& shape) {
   b.gemm("MTP projection dgrad", Family::dense, {shape.tokens, 2 * shape.hidden, out_width, cost::GemmPass::dgrad},
          {grad_joined});
   b.gemm("MTP projection wgrad", Family::dense, {out_width, 2 * shape.hidden, shape.tokens, cost::GemmPass::wgrad}, {},
-         {joined});
+         {joined})
+      .reads.push_back(f.grad_out);
   b.memory("MTP norms backward", Family::dense, 8 * moved, 4, {f.grad_in},
            {grad_joined, looked_up, f.x_in, f.grad_out, f.grad_in});
   return block;

@@ -33,10 +33,11 @@ void Norm::emit(bool with_statistics) {
 void Norm::forward() { emit(true); }
 
 void Norm::drop_output(Op& last_consumer) {
-  if (feeds_linear_)
+  if (feeds_linear_) {
     input_.drop(last_consumer);
-  else
-    last_consumer.frees.push_back(output_);
+    return;
+  }
+  last_consumer.frees.push_back(output_);
 }
 void Norm::drop_statistics(Op& op) { op.frees.push_back(statistics_); }
 
@@ -109,7 +110,7 @@ void Mlp::forward(TensorId output, bool keep) {
                    s.tokens * s.hidden * kD, {output}, {partial_});
 }
 
-void Mlp::backward(TensorId grad_input, bool allocates_grad) {
+void Mlp::backward(TensorId grad_output, TensorId grad_input, bool allocates_grad) {
   const Shape& s = b_->shape();
   const bool tp = s.tp > 1, fused = input_->feeds_linear();
   if (tp)
@@ -122,6 +123,7 @@ void Mlp::backward(TensorId grad_input, bool allocates_grad) {
   activated_.drop(down);
   grad_output_.drop(down);
   if (tp) down.frees.push_back(grad_full_);
+  if (!tp) down.reads.push_back(grad_output);
   b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * (2 * first_ + width_) * kD), 1,
              {grad_fc1_}, {fc1_, silu_, grad_act_});
   grad_first_.cast(true);
@@ -131,7 +133,8 @@ void Mlp::backward(TensorId grad_input, bool allocates_grad) {
     own_input_.before_wgrad();
   if (tp)
     b_->collective(name_ + " all-gather again", topology::GroupKind::tp, cost::Collective::all_gather,
-                   operand_bytes(b_->scenario(), s.tokens * s.hidden), {gathered_});
+                   operand_bytes(b_->scenario(), s.tokens * s.hidden), {gathered_})
+        .weight_gradient = true;
   const bool own = allocates_grad && !tp;
   Op& dgrad =
       b_->linear(name_ + " gate-up dgrad", Family::dense, {s.tokens, s.hidden, first_, cost::GemmPass::dgrad}, {});
@@ -140,6 +143,7 @@ void Mlp::backward(TensorId grad_input, bool allocates_grad) {
                          {}, {grad_fc1_});
   grad_first_.drop(wgrad);
   if (!fused) own_input_.drop(wgrad);
+  if (fused) wgrad.reads.push_back(input_->kept());
   if (tp) wgrad.frees.push_back(gathered_);
   if (tp) {
     Op& reduce = b_->collective(name_ + " gradient reduce-scatter", topology::GroupKind::tp,

@@ -49,9 +49,9 @@ bool full(const scenario::Scenario& scenario) {
 
 // Microbatches whose forward has run and whose backward has not, at most: what the schedule itself does.
 double in_flight(const scenario::Scenario& scenario, std::int64_t stage) {
-  // Of virtual stages each holds its share of the stage's layers.
+  // Of several chunks each holds its share of the stage's layers.
   return static_cast<double>(schedule::most_in_flight(stage_slots(scenario, stage))) /
-         static_cast<double>(scenario.stages.vpp());
+         static_cast<double>(scenario.stages.chunks());
 }
 
 // Token terms of the closed form: of one layer of each kind that the stage has, and of all its layers.
@@ -145,7 +145,10 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
   } else {
     const StageParameters p = stage_parameters(scenario, stage);
     const Shards shards = shards_of(scenario);
-    const std::int64_t owned = base::ceil_div(p.dense, shards.dense) + base::ceil_div(p.experts, shards.experts);
+    // Of two ranks that hold the same stages each owns half of what one would.
+    const std::int64_t copies_held = optimizer.shards_states() ? scenario.stages.copies() : 1;
+    const std::int64_t owned =
+        base::ceil_div(p.dense, shards.dense * copies_held) + base::ceil_div(p.experts, shards.experts * copies_held);
     const std::int64_t whole = p.dense + p.experts;
     // Torchtitan's shards are the fp32 masters themselves; the others keep a bf16 copy beside them.
     const bool master_is_parameter =

@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "plan/side_streams.h"
+
+namespace moeplan::plan {
+
+namespace {
+
+using Ids = std::vector<std::uint32_t>;
+
+bool contains(const Ids& ids, std::uint32_t id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+
+// Gradients of experts that other ranks host go home at the end of backward: they cannot wait.
+bool returns_gradients(const Block& block) {
+  return std::any_of(block.backward.begin(), block.backward.end(),
+                     [](const Op& op) { return op.name == "return expert gradients"; });
+}
+
+std::set<std::uint32_t> read_by(const std::vector<Op>& ops) {
+  std::set<std::uint32_t> read;
+  for (const Op& op : ops) {
+    read.insert(op.reads.begin(), op.reads.end());
+    for (const std::uint32_t id : op.frees)
+      if (!contains(op.unread, id)) read.insert(id);
+  }
+  return read;
+}
+
+Op& last_reader(std::vector<Op>& ops, std::uint32_t id) {
+  const auto reader = std::find_if(ops.rbegin(), ops.rend(), [id](const Op& op) { return contains(op.reads, id); });
+  MOEPLAN_CHECK(reader != ops.rend(), "what weight gradients need, one of them reads");
+  return *reader;
+}
+
+}  // namespace
+
+void split_backward(Block& block) {
+  const bool returns = returns_gradients(block);
+  std::vector<Op> first, weights;
+  std::vector<std::size_t> behind;  // ops of `first` in front of each of `weights`
+  for (Op& op : block.backward) {
+    if (!op.weight_gradient || (returns && op.family == Family::expert)) {
+      first.push_back(std::move(op));
+      continue;
+    }
+    op.beside_exchange = false;  // no exchange runs there
+    behind.push_back(first.size());
+    weights.push_back(std::move(op));
+  }
+  const std::set<std::uint32_t> needed = read_by(weights);
+  // What input gradients alone read goes with them.
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Ids freed = std::exchange(weights[i].frees, {});
+    for (const std::uint32_t id : freed) {
+      if (needed.contains(id)) {
+        weights[i].frees.push_back(id);
+        continue;
+      }
+      MOEPLAN_CHECK(behind[i] > 0, "an input gradient comes before the weight gradient");
+      first[behind[i] - 1].frees.push_back(id);
+    }
+  }
+  // What weight gradients read too stays until the last of them.
+  for (Op& op : first) {
+    const Ids freed = std::exchange(op.frees, {});
+    for (const std::uint32_t id : freed) (needed.contains(id) ? last_reader(weights, id) : op).frees.push_back(id);
+  }
+  block.backward = std::move(first);
+  block.weights = std::move(weights);
+}
+
+}  // namespace moeplan::plan
