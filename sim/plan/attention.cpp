@@ -259,9 +259,9 @@ void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Nor
   Op& wgrad =
       b_->linear("attention projection wgrad", Family::attention, {s.hidden, v_width, t, cost::GemmPass::wgrad}, {});
   projected_->drop(wgrad);
+  if (!tp && grad_projected_->reads_wide()) wgrad.reads.push_back(grad_mid);
   grad_projected_->drop(wgrad);
   if (tp) wgrad.frees.push_back(grad_full_);
-  if (!tp) wgrad.reads.push_back(grad_mid);
   // Without a query latent the up-projections read the normed input itself.
   const bool norm_first = recompute_norm_ && recompute_up_ && a.q_lora_rank == 0;
   if (norm_first) norm.recompute();

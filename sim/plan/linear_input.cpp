@@ -140,8 +140,8 @@ void LinearInput::before_wgrad() {
 void LinearInput::drop(Op& op) {
   if (op.weight_gradient) {
     op.reads.push_back(kept());
-    if (row_alive_) op.unread.push_back(row_);  // forward's, or of the input gradient
-    if (wide_alive_ && kept() != wide_) op.unread.push_back(wide_);
+    if (row_alive_) op.unread.push_back(row_);      // forward's, or of the input gradient
+    if (!reads_wide()) op.unread.push_back(wide_);  // whoever frees it
   }
   free(op, row_, row_alive_);
   free(op, column_, column_alive_);

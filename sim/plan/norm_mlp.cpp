@@ -121,9 +121,9 @@ void Mlp::backward(TensorId grad_output, TensorId grad_input, bool allocates_gra
   activated_.before_wgrad();
   Op& down = b_->linear(name_ + " down wgrad", Family::dense, {s.hidden, width_, s.tokens, cost::GemmPass::wgrad}, {});
   activated_.drop(down);
+  if (!tp && grad_output_.reads_wide()) down.reads.push_back(grad_output);
   grad_output_.drop(down);
   if (tp) down.frees.push_back(grad_full_);
-  if (!tp) down.reads.push_back(grad_output);
   b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * (2 * first_ + width_) * kD), 1,
              {grad_fc1_}, {fc1_, silu_, grad_act_});
   grad_first_.cast(true);
