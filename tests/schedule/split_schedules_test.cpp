@@ -57,7 +57,7 @@ TEST_CASE("zb_h1: two stages, three microbatches, by hand") {
   CHECK(text("zb_h1", 0, 1, 2) == "F0 b0 W0 F1 b1 W1");
 }
 
-TEST_CASE("zb_v: two ranks, three microbatches, by hand; with two the third's slots are left out") {
+TEST_CASE("zb_v: two ranks, three microbatches, by hand, and with two the third is left out") {
   // Rank 0 has the first stage (a) and the last (b), rank 1 the two in between.
   CHECK(text("zb_v", 0, 2, 3) == "F0a F1a F2a F0b b0b W0b F1b b1b W1b b0a W0a F2b b2b W2b b1a W1a b2a W2a");
   CHECK(text("zb_v", 1, 2, 3) == "F0a F0b F1a F1b b0b W0b F2a b0a W0a F2b b1b W1b b1a b2b b2a W1a W2b W2a");
@@ -89,6 +89,16 @@ TEST_CASE("bubble of 1f1b and gpipe: (p - 1)(F + B)") {
         CHECK(bubble(run("1f1b", p, m, t)) == expected);
         CHECK(bubble(run("gpipe", p, m, t)) == expected);
       }
+}
+
+TEST_CASE("bubble of interleaved: (p - 1)(F + B) of one chunk, so of a rank's v chunks the v-th part") {
+  const ScheduleEntry& entry = *find_schedule("interleaved");
+  for (const test::SlotTimes& t : kTimes)
+    for (std::int64_t p : {2, 3, 4, 8})
+      for (std::int64_t v : {2, 3})
+        for (std::int64_t m : {p, 2 * p, 4 * p})
+          CHECK(bubble(test::timetable(entry, p, m, v, t)) ==
+                static_cast<double>(p - 1) * (t.forward + t.input_gradient + t.weight_gradient));
 }
 
 TEST_CASE("bubble of zb_h1: (p - 1)(F + B - 2W), a third of 1f1b's when F, b and W take the same") {
