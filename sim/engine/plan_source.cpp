@@ -328,8 +328,8 @@ std::int64_t PlanSource::all_exchanges_ps(const State& state) {
 
 void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times) {
   if (op.asynchronous) return;  // beside the chain: nobody waits for it here
-  if (lane != plan::Lane::alone && op.stream == Stream::ep) {
-    // Under the other microbatch's compute: what shows is what the next op of the lane waits for.
+  if ((lane != plan::Lane::alone || op.covered) && op.stream == Stream::ep) {
+    // Under other compute, of another microbatch or chunk: what shows is what the next op of the lane waits for.
     state.exchange_run_ps[static_cast<std::size_t>(lane)] += times.end_ps - times.start_ps;
     return;
   }
@@ -352,7 +352,7 @@ void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, co
     parts.exposed_ep_s += static_cast<double>(run) * kPicosecond;
     parts.imbalance_wait_s += seconds(from, times.ready_ps - run);
   }
-  exchanged_ps = 0;
+  if (lane != plan::Lane::alone || !op.beside_exchange) exchanged_ps = 0;
   // Only what lies behind the clock: of two microbatches that take turns one may have moved it on.
   const std::int64_t started = std::max(times.start_ps, state.clock_ps);
   const double wait = seconds(std::max(times.ready_ps, state.clock_ps), started), run = seconds(started, times.end_ps);

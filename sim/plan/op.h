@@ -103,6 +103,7 @@ struct Op {
   bool recompute = false;        // runs again what forward ran already
   bool asynchronous = false;     // the next op does not wait for it
   bool beside_exchange = false;  // runs while the exchange before it does: needs nothing of it
+  bool covered = false;          // an exchange with computation beside it
   bool announces = false;        // a small exchange that the next one needs
   bool host_sync = false;        // the host reads a result (token counts) before it goes on
   std::uint16_t launches = 1;

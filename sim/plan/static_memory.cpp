@@ -197,7 +197,9 @@ double memfine_max_rows(const scenario::Scenario& scenario, const policy::Memfin
                         std::int64_t stage) {
   const double capacity = settings.planning_capacity_bytes > 0 ? settings.planning_capacity_bytes
                                                                : scenario.hardware.device.memory_capacity.value;
-  const double per_row = settings.bytes_per_row > 0 ? settings.bytes_per_row : row_bytes(scenario);
+  // Rows of the chunk ahead have arrived while this one is computed.
+  const double ahead = settings.pipelined ? static_cast<double>(kD * scenario.model.hidden) : 0.0;
+  const double per_row = settings.bytes_per_row > 0 ? settings.bytes_per_row : row_bytes(scenario) + ahead;
   // FCDA recomputes the routed part, so one chunk of one layer exists at a time: its in-flight factor is 1.
   return policy::max_rows(capacity, settings.alpha, static_cast<double>(static_memory(scenario, stage).steady_bytes()),
                           token_bytes(scenario, stage), per_row, 1.0);

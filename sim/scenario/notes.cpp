@@ -257,6 +257,8 @@ void warn_overlap(const Scenario& scenario, Lines& lines) {
 Lines policy_warnings(const Scenario& scenario) {
   Lines lines;
   warn_overlap(scenario, lines);
+  if (scenario.policies.memfine && scenario.policies.memfine->pipelined && scenario.layout.ep == 1)
+    lines.push_back("memfine.pipelined has no effect: with expert_model_parallel_size 1 no rows travel");
   const bool routed = scenario.policies.memfine || scenario.policies.lrmoe;
   if (routed && scenario.recompute.granularity == RecomputeGranularity::selective &&
       scenario.recompute.has(RecomputeModule::moe)) {

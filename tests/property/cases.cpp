@@ -100,6 +100,8 @@ rc::Gen<Case> split_case() {
     c.sharding = *element<std::string>("zero1", "ddp");
     c.memory = any_recompute(c);
     c.policies = any_policies(c);
+    const std::size_t chunks = c.policies.find("chunks: 3 }");
+    if (chunks != std::string::npos && *element(false, true)) c.policies.insert(chunks + 9, ", pipelined: true");
     return c;
   });
 }

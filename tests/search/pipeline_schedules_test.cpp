@@ -67,3 +67,29 @@ TEST_CASE("with more work in a microbatch than in its hand-over, zb_h1 is faster
   CHECK(step("zb_h1") < plain);
   CHECK(step("dualpipe") < plain);
 }
+
+TEST_CASE("chunks in a pipeline: no slower where sending takes long, at the price of the next chunk's rows") {
+  const auto with = [](const std::string& pipelined, int chunks, double* step_s) {
+    Small small;
+    small.model = "deepseek-v3-4l";
+    small.gpus = small.ep = 16;  // two hosts
+    small.seq = 4096;
+    small.gbs = 16;
+    small.policies =
+        "{ memfine: { rule: fixed, chunks: " + std::to_string(chunks) + ", pipelined: " + pipelined + " } }";
+    const auto plan = plan::make_plan(small.make(), 0, 1);
+    *step_s = engine::run_step(plan).step_s;
+    return memory::replay(plan, 0).routed_peak_bytes;
+  };
+  for (int chunks : {2, 4, 8}) {
+    CAPTURE(chunks);
+    double sequence_s = 0, pipeline_s = 0;
+    const std::int64_t sequence = with("false", chunks, &sequence_s), pipeline = with("true", chunks, &pipeline_s);
+    CHECK(pipeline_s < sequence_s);
+    CHECK(pipeline > sequence);
+    CHECK(pipeline < 2 * sequence);  // not a whole chunk more
+  }
+  double a = 0, b = 0;
+  CHECK(with("false", 1, &a) == with("true", 1, &b));  // one chunk has none ahead
+  CHECK(a == b);
+}
