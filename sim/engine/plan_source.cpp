@@ -64,10 +64,23 @@ std::uint16_t shared_links(const plan::Op& op) {
   return op.stream == Stream::from_host ? stream_bit(Stream::to_host) : 0;
 }
 
-// Rendezvous keys: what meets (a group kind, or a pipeline border in one direction), which, and the how manyth time.
-constexpr std::int64_t kForwardBorder = topology::kGroupKinds, kBackwardBorder = kForwardBorder + 1;  // at most 31
+// Rendezvous keys: what meets (a group kind, or a flow over a pipeline border), which, and the how manyth time.
+constexpr std::int64_t kFirstFlow = topology::kAllGroupKinds;  // four flows; at most 31
 std::int64_t make_key(std::int64_t what, std::int64_t which, std::int64_t sequence) {
   return (what << 58) | (which << 34) | sequence;
+}
+
+// What crosses a pipeline border: activations or gradients, of chunks that run to the last rank or to the first.
+struct Flow {
+  bool activations, reversed;
+  bool towards_next() const { return activations != reversed; }
+  std::int64_t number() const { return (reversed ? 2 : 0) + (activations ? 0 : 1); }
+};
+
+Flow flow_of(const plan::Op& op) {
+  const bool activations = op.stream == Stream::send_next || op.stream == Stream::receive_previous ||
+                           op.stream == Stream::send_activations_back;
+  return {activations, op.reversed};
 }
 
 }  // namespace
@@ -107,7 +120,7 @@ const plan::Op* PlanSource::find(std::int64_t rank, Cursor& cursor, const plan::
   while (cursor.visit < program.visits.size()) {
     const plan::Visit& v = program.visits[cursor.visit];
     const plan::Block& block = plan_.blocks[static_cast<std::size_t>(v.block)];
-    const auto& ops = v.direction == schedule::Direction::forward ? block.forward : block.backward;
+    const auto& ops = plan::ops_of(block, v.direction);
     const std::size_t end = std::min<std::size_t>(v.end_op, ops.size());
     cursor.op = std::max<std::size_t>(cursor.op, v.first_op);
     while (cursor.op < end) {
@@ -182,15 +195,14 @@ void PlanSource::meet(const plan::Op& op, const plan::Visit& visit, std::int64_t
   const std::int64_t rank = rank_of(standing);
   const auto& layout = plan_.scenario->layout;
   if (op.work == Work::send || op.work == Work::receive) {
-    const bool forward = op.stream == Stream::send_next || op.stream == Stream::receive_previous;
-    const bool earlier =
-        op.stream == Stream::send_next || op.stream == Stream::receive_next;  // this rank is on the earlier stage
-    const std::size_t channel = static_cast<std::size_t>(op.stream) - static_cast<std::size_t>(Stream::send_next);
+    const Flow flow = flow_of(op);
+    const bool sends = op.work == Work::send, earlier = sends == flow.towards_next();  // on the earlier stage
+    const auto channel = static_cast<std::size_t>(2 * flow.number() + (sends ? 1 : 0));
     // Virtual stages wrap round: the first stage receives from the last.
     const std::int64_t before =
         rank >= layout.stage_size() ? rank - layout.stage_size() : rank + (layout.pp - 1) * layout.stage_size();
     const std::int64_t border = earlier ? rank : before;
-    out.rendezvous = make_key(forward ? kForwardBorder : kBackwardBorder, border, state.transfers[channel]++);
+    out.rendezvous = make_key(kFirstFlow + flow.number(), border, state.transfers[channel]++);
     out.members = 2;
   } else {
     if (topology::group_size(layout, op.group) == 1) return;  // nothing to exchange
@@ -228,7 +240,7 @@ void PlanSource::rendezvous_durations(std::int64_t key, std::span<const std::int
   meetings_.erase(found);
   const plan::Op& op = *meeting.op;
   if (op.work == Work::send || op.work == Work::receive) {
-    const bool towards_next = (key >> 58) == kForwardBorder;
+    const bool towards_next = flow_of(op).towards_next();
     const double seconds =
         cost::send_time_s(static_cast<double>(op.size.bytes), rank_of(towards_next ? ranks[0] : ranks[1]),
                           rank_of(towards_next ? ranks[1] : ranks[0]), plan_.cluster, plan_.scenario->hardware);
@@ -320,8 +332,8 @@ std::int64_t PlanSource::all_exchanges_ps(const State& state) {
 
 void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times) {
   if (op.asynchronous) return;  // beside the chain: nobody waits for it here
-  if (lane != plan::Lane::alone && op.stream == Stream::ep) {
-    // Under the other microbatch's compute: what shows is what the next op of the lane waits for.
+  if ((lane != plan::Lane::alone || op.covered) && op.stream == Stream::ep) {
+    // Under other compute, of another microbatch or chunk: what shows is what the next op of the lane waits for.
     state.exchange_run_ps[static_cast<std::size_t>(lane)] += times.end_ps - times.start_ps;
     return;
   }
@@ -344,7 +356,7 @@ void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, co
     parts.exposed_ep_s += static_cast<double>(run) * kPicosecond;
     parts.imbalance_wait_s += seconds(from, times.ready_ps - run);
   }
-  exchanged_ps = 0;
+  if (lane != plan::Lane::alone || !op.beside_exchange) exchanged_ps = 0;
   // Only what lies behind the clock: of two microbatches that take turns one may have moved it on.
   const std::int64_t started = std::max(times.start_ps, state.clock_ps);
   const double wait = seconds(std::max(times.ready_ps, state.clock_ps), started), run = seconds(started, times.end_ps);

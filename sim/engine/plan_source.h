@@ -39,10 +39,10 @@ class PlanSource : public ProgramSource {
     std::size_t visit = 0, op = 0;
   };
   struct State {
-    Cursor next, done;                                           // the engine may read ahead of what is done
-    std::array<std::int64_t, topology::kGroupKinds> sequence{};  // collectives issued so far, by group kind
-    std::array<std::int64_t, 4> transfers{};                     // sends and receives so far, by pipeline stream
-    std::int64_t clock_ps = 0;                                   // end of the last op that the next one waits for
+    Cursor next, done;                                              // the engine may read ahead of what is done
+    std::array<std::int64_t, topology::kAllGroupKinds> sequence{};  // collectives issued so far, by group kind
+    std::array<std::int64_t, 8> transfers{};                        // sends and receives so far, by what and which way
+    std::int64_t clock_ps = 0;                                      // end of the last op that the next one waits for
     // Running times of each lane's exchanges beside another microbatch, since an op of the lane last waited.
     std::array<std::int64_t, 3> exchange_run_ps{};
     RankTime time;

@@ -96,7 +96,7 @@ RankMemory replay(const plan::Plan& plan, std::int64_t rank) {
     const plan::Visit& visit = program.visits[best.visit];
     const plan::Block& block = plan.blocks[static_cast<std::size_t>(visit.block)];
     const bool forward = visit.direction == schedule::Direction::forward;
-    peak.op = (forward ? block.forward : block.backward)[best.op].name;
+    peak.op = plan::ops_of(block, visit.direction)[best.op].name;
     peak.layer = visit.layer;
     if (in_iteration) {
       peak.direction = forward ? "forward" : "backward";
@@ -153,7 +153,7 @@ double closed_form_activation_bytes(const plan::Plan& plan, std::int64_t rank) {
   for (std::int64_t mb = 0; mb < scenario.microbatches(); ++mb) {
     double sum_of_layers = 0;
     for (std::size_t l = 0; l < layer_ids.size(); ++l) {
-      if (scenario.stages.stage_of_layer(layer_ids[l]) != stage) continue;
+      if (!scenario.stages.holds(stage, layer_ids[l])) continue;
       const auto& decision = plan.decision(static_cast<std::int64_t>(l), mb, group);
       const bool retained = decision.backward == policy::RoutedBackward::kept_retained;
       if (decision.backward == policy::RoutedBackward::kept || retained) kept = true;

@@ -225,7 +225,7 @@ std::int64_t ReservedReplay::run(const plan::Plan& plan) {
     const auto frame = static_cast<std::size_t>(visit.microbatch * program.slots + visit.slot);
     for (Lane& lane : lanes_)
       if (lane.frames[frame].empty()) lane.frames[frame].assign(block.tensors.size(), Held{});
-    const auto& ops = visit.direction == schedule::Direction::forward ? block.forward : block.backward;
+    const auto& ops = plan::ops_of(block, visit.direction);
     const std::size_t end = std::min<std::size_t>(visit.end_op, ops.size());
     for (std::size_t o = visit.first_op; o < end; ++o) {
       const plan::Op& op = ops[o];

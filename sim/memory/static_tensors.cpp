@@ -102,8 +102,14 @@ Group optimizer_group(const plan::Plan& plan, std::int64_t rank, bool expert) {
   const std::int64_t bucket = plan.scenario->training.overlap_grad_reduce
                                   ? std::max<std::int64_t>(40'000'000, 1'000'000 * layout.dp() * layout.cp)
                                   : 0;
-  if (expert) return {shards.experts, place.edp % shards.experts, bucket};
-  return {shards.dense, (place.dp * layout.cp + place.cp) % shards.dense, bucket};
+  // Ranks that hold the same stages divide them once more.
+  const auto& scenario = *plan.scenario;
+  const std::int64_t copies = scenario.optimizer.shards_states() ? scenario.stages.copies() : 1;
+  const std::int64_t copy = copies > 1 && place.pp >= layout.pp / 2 ? 1 : 0;
+  const auto group = [&](std::int64_t ranks, std::int64_t index) {
+    return Group{ranks * copies, index % ranks * copies + copy, bucket};
+  };
+  return expert ? group(shards.experts, place.edp) : group(shards.dense, place.dp * layout.cp + place.cp);
 }
 
 std::vector<std::int64_t> elements_of(const Tensors& tensors, bool expert) {
@@ -219,7 +225,7 @@ std::vector<StaticEvent> load_events(const plan::Plan& plan, std::int64_t rank) 
   if (optimizer.shards_gradients()) {
     // FSDP and the like: shards of single parameters, no buffers of the whole model.
     Tensors all;
-    for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) append(all, parameter_tensors(scenario, stage, v));
+    for (std::int64_t v = 0; v < scenario.stages.chunks(); ++v) append(all, parameter_tensors(scenario, stage, v));
     for (const plan::TensorKind kind : {parameters, gradients, states}) events.spread(load, all, kind);
     return events.fill_up(load);
   }
@@ -233,7 +239,7 @@ std::vector<StaticEvent> load_events(const plan::Plan& plan, std::int64_t rank) 
   };
   std::vector<Tensors> chunks;
   std::vector<std::vector<std::int64_t>> made;
-  for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
+  for (std::int64_t v = 0; v < scenario.stages.chunks(); ++v) {
     chunks.push_back(parameter_tensors(scenario, stage, v));
     made.emplace_back();
     for (const ParameterTensor& tensor : chunks.back())
@@ -272,7 +278,7 @@ std::vector<StaticEvent> moment_events(const plan::Plan& plan, std::int64_t rank
   Events events;
   if (at(moments, plan::TensorKind::optimizer) > 0)
     for (const bool expert : {false, true})
-      for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
+      for (std::int64_t v = 0; v < scenario.stages.chunks(); ++v) {
         const Group group = optimizer_group(plan, rank, expert);
         const auto elements = elements_of(parameter_tensors(scenario, stage, v), expert);
         for (const std::int64_t piece : owned_pieces(elements, group.ranks, group.index, group.bucket)) {

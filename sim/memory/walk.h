@@ -30,7 +30,7 @@ class Walk {
       const plan::Block& block = plan_.blocks[static_cast<std::size_t>(visit.block)];
       std::vector<std::int64_t>& frame = frames_[frame_index(visit)];
       if (frame.empty()) frame.assign(block.tensors.size(), kDead);
-      const auto& ops = visit.direction == schedule::Direction::forward ? block.forward : block.backward;
+      const auto& ops = plan::ops_of(block, visit.direction);
       const std::size_t end = std::min<std::size_t>(visit.end_op, ops.size());
       for (std::size_t o = visit.first_op; o < end; ++o) {
         for (plan::TensorId id : ops[o].allocates) allocate(block, visit, frame, id);
@@ -38,7 +38,7 @@ class Walk {
         observe(v, o, live_);
         for (plan::TensorId id : ops[o].frees) release(block, frame, id);
       }
-      if (visit.direction == schedule::Direction::backward && visit.last_part()) {
+      if (plan::ends_tensors(block, visit)) {
         for (std::size_t id = 0; id < frame.size(); ++id)
           MOEPLAN_CHECK(frame[id] == kDead, block.name + ": tensor outlives backward: " + block.tensors[id].name);
         std::vector<std::int64_t>().swap(frame);

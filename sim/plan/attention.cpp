@@ -259,6 +259,7 @@ void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Nor
   Op& wgrad =
       b_->linear("attention projection wgrad", Family::attention, {s.hidden, v_width, t, cost::GemmPass::wgrad}, {});
   projected_->drop(wgrad);
+  if (!tp && grad_projected_->reads_wide()) wgrad.reads.push_back(grad_mid);
   grad_projected_->drop(wgrad);
   if (tp) wgrad.frees.push_back(grad_full_);
   // Without a query latent the up-projections read the normed input itself.
@@ -309,7 +310,8 @@ void Attention::backward_projections_gqa(Norm& norm, TensorId grad_norm) {
   norm.before_wgrad();
   if (tp)
     b_->collective("attention all-gather again", kTp, cost::Collective::all_gather,
-                   operand_bytes(b_->scenario(), t * s.hidden), {gathered_});
+                   operand_bytes(b_->scenario(), t * s.hidden), {gathered_})
+        .weight_gradient = true;
   b_->linear("qkv projection dgrad", Family::attention, {t, s.hidden, width, cost::GemmPass::dgrad},
              {tp ? grad_partial_ : grad_norm});
   Op& wgrad = b_->linear("qkv projection wgrad", Family::attention, {width, s.hidden, t, cost::GemmPass::wgrad}, {},
@@ -341,13 +343,16 @@ void Attention::backward_projections_mla(Norm& norm, TensorId grad_norm) {
     query_input_->before_wgrad();
   if (tp)
     b_->collective("latent all-gather again", kTp, cost::Collective::all_gather, t * (a.q_lora_rank + latent) * kD,
-                   {latents_gathered_});
+                   {latents_gathered_})
+        .weight_gradient = true;
   b_->linear("key-value up-projection dgrad", Family::attention, {t, a.kv_lora_rank, kv_width, cost::GemmPass::dgrad},
              {grad_latents_});
   b_->linear("key-value up-projection wgrad", Family::attention, {kv_width, a.kv_lora_rank, t, cost::GemmPass::wgrad},
-             {});
+             {})
+      .reads.push_back(key_value_latent_->kept());
   if (tp && a.q_lora_rank == 0)
-    b_->collective("attention all-gather again", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_});
+    b_->collective("attention all-gather again", kTp, cost::Collective::all_gather, t * s.hidden * kD, {gathered_})
+        .weight_gradient = true;
   // Without a query latent the query projection's input gradient is already one of the normed input.
   Op& dgrad = b_->linear("query up-projection dgrad", Family::attention, {t, q_in, q_width, cost::GemmPass::dgrad}, {});
   if (a.q_lora_rank == 0) dgrad.allocates.push_back(tp ? grad_partial_ : grad_norm);
@@ -355,6 +360,7 @@ void Attention::backward_projections_mla(Norm& norm, TensorId grad_norm) {
                          {grad_up_});
   grad_joint_->drop(wgrad);
   if (a.q_lora_rank == 0) query_input_->drop(wgrad);
+  if (a.q_lora_rank > 0) wgrad.reads.push_back(query_latent_->kept());
   if (tp) wgrad.frees.push_back(latents_gathered_);
   if (tp && a.q_lora_rank == 0) wgrad.frees.push_back(gathered_);
   if (tp) {

@@ -61,21 +61,22 @@ std::int32_t BlockSet::once(const Key& key, const Make& make) {
   return known_[key] = static_cast<std::int32_t>(plan_.blocks.size() - 1);
 }
 
-Block BlockSet::finished(Block block, const BlockParameters& parameters, bool edge) const {
+Block BlockSet::finished(Block block, const BlockParameters& parameters, Variant variant) const {
   const auto& scenario = *plan_.scenario;
   fuse_experts(block, scenario);
   if (scenario.dispatch.delay_wgrad) delay_expert_wgrads(block);
   if (scenario.recompute.granularity != scenario::RecomputeGranularity::full || scenario.recompute.uniform_layers == 1)
     offload_activations(block, scenario);
   divide_parameters(block, scenario, parameters);
-  if (edge) overlap_step_edges(block, scenario, parameters);
+  if (variant.split) split_backward(block);
+  if (variant.edge) overlap_step_edges(block, scenario, parameters);
   count_host_calls(block, scenario, plan_.shape);
   capture_graphs(block, scenario);
   return block;
 }
 
-Block BlockSet::layer(Block made, model::LayerKind kind, const LayerTraits& traits, bool edge) const {
-  Block block = finished(std::move(made), layer_parameters(kind), edge);
+Block BlockSet::layer(Block made, model::LayerKind kind, const LayerTraits& traits, Variant variant) const {
+  Block block = finished(std::move(made), layer_parameters(kind), variant);
   switch (traits.role) {
     case GroupRole::none:
       break;
@@ -99,47 +100,47 @@ BlockParameters BlockSet::layer_parameters(model::LayerKind kind) const {
 
 std::int64_t BlockSet::vocabulary_parameters() const { return plan_.shape.vocab_rank * plan_.scenario->model.hidden; }
 
-std::int32_t BlockSet::embedding(bool edge) {
-  return once({Kind::embedding, edge, {}, {}}, [&] {
-    return finished(make_embedding_block(*plan_.scenario, plan_.shape), {vocabulary_parameters(), 0}, edge);
+std::int32_t BlockSet::embedding(Variant variant) {
+  return once({Kind::embedding, variant, {}, {}}, [&] {
+    return finished(make_embedding_block(*plan_.scenario, plan_.shape), {vocabulary_parameters(), 0}, variant);
   });
 }
 
-std::int32_t BlockSet::head(bool edge) {
-  return once({Kind::head, edge, {}, {}}, [&] {
-    Block block = finished(make_head_block(*plan_.scenario, plan_.shape), {vocabulary_parameters(), 0}, edge);
-    if (holds_tied_gradient(*plan_.scenario)) hold_tied_gradient(block);
+std::int32_t BlockSet::head(Variant variant) {
+  return once({Kind::head, variant, {}, {}}, [&] {
+    Block block = finished(make_head_block(*plan_.scenario, plan_.shape), {vocabulary_parameters(), 0}, variant);
+    if (holds_tied_gradient(*plan_.scenario) && !variant.split) hold_tied_gradient(block);
     return block;
   });
 }
 
-std::int32_t BlockSet::mtp(bool edge) {
+std::int32_t BlockSet::mtp(Variant variant) {
   const std::int64_t h = plan_.scenario->model.hidden;
-  return once({Kind::mtp, edge, {}, {}}, [&] {
-    return finished(make_mtp_block(*plan_.scenario, plan_.shape), {2 * h * h / plan_.shape.tp, 0}, edge);
+  return once({Kind::mtp, variant, {}, {}}, [&] {
+    return finished(make_mtp_block(*plan_.scenario, plan_.shape), {2 * h * h / plan_.shape.tp, 0}, variant);
   });
 }
 
-std::int32_t BlockSet::receive() {
-  return once({Kind::receive, false, {}, {}},
-              [&] { return finished(make_receive_block(*plan_.scenario, plan_.shape), {}, false); });
+std::int32_t BlockSet::receive(bool reversed) {
+  return once({reversed ? Kind::receive_back : Kind::receive, {}, {}, {}},
+              [&] { return finished(make_receive_block(plan_.shape, reversed), {}, {}); });
 }
 
-std::int32_t BlockSet::send() {
-  return once({Kind::send, false, {}, {}},
-              [&] { return finished(make_send_block(*plan_.scenario, plan_.shape), {}, false); });
+std::int32_t BlockSet::send(bool reversed) {
+  return once({reversed ? Kind::send_back : Kind::send, {}, {}, {}},
+              [&] { return finished(make_send_block(plan_.shape, reversed), {}, {}); });
 }
 
-std::int32_t BlockSet::dense(const LayerTraits& traits, bool edge) {
-  return once({Kind::dense, edge, traits, {}}, [&] {
-    return layer(make_dense_layer_block(*plan_.scenario, plan_.shape, traits), model::LayerKind::dense, traits, edge);
+std::int32_t BlockSet::dense(const LayerTraits& traits, Variant variant) {
+  return once({Kind::dense, variant, traits, {}}, [&] {
+    return layer(make_dense_layer_block(*plan_.scenario, plan_.shape, traits), model::LayerKind::dense, traits, variant);
   });
 }
 
-std::int32_t BlockSet::moe(const LayerTraits& traits, const Treatment& treatment, bool edge) {
-  return once({Kind::moe, edge, traits, treatment}, [&] {
+std::int32_t BlockSet::moe(const LayerTraits& traits, const Treatment& treatment, Variant variant) {
+  return once({Kind::moe, variant, traits, treatment}, [&] {
     return layer(make_moe_layer_block(*plan_.scenario, plan_.shape, treatment, traits), model::LayerKind::moe, traits,
-                 edge);
+                 variant);
   });
 }
 

@@ -14,34 +14,42 @@ namespace moeplan::plan {
 // output layer's then stays until the embedding's backward, where the last op of the head's block drops it.
 bool holds_tied_gradient(const scenario::Scenario& scenario);
 
-// The blocks of a plan, each written once. An edge block is the first microbatch's in forward, the last one's in
-// backward: parameters arrive and gradients leave beside it, where the scenario overlaps them.
+
+// What sets two writings of the same layer apart; their tensors are the same.
+struct Variant {
+  bool edge = false;   // the first microbatch's in forward, the last one's in backward: parameters arrive and gradients
+                       // leave beside it, where the scenario overlaps them
+  bool split = false;  // backward leaves its weight gradients for later
+  auto operator<=>(const Variant&) const = default;
+};
+
+// The blocks of a plan, each written once.
 class BlockSet {
  public:
   explicit BlockSet(Plan& plan) : plan_(plan) {}
 
-  std::int32_t embedding(bool edge);
-  std::int32_t head(bool edge);
-  std::int32_t mtp(bool edge);
-  std::int32_t receive();
-  std::int32_t send();
-  std::int32_t dense(const LayerTraits& traits, bool edge);
-  std::int32_t moe(const LayerTraits& traits, const Treatment& treatment, bool edge);
+  std::int32_t embedding(Variant variant);
+  std::int32_t head(Variant variant);
+  std::int32_t mtp(Variant variant);
+  std::int32_t receive(bool reversed);
+  std::int32_t send(bool reversed);
+  std::int32_t dense(const LayerTraits& traits, Variant variant);
+  std::int32_t moe(const LayerTraits& traits, const Treatment& treatment, Variant variant);
   std::int32_t optimizer(std::int64_t stage);
 
  private:
-  enum class Kind : std::uint8_t { embedding, head, mtp, receive, send, dense, moe };
+  enum class Kind : std::uint8_t { embedding, head, mtp, receive, send, receive_back, send_back, dense, moe };
   struct Key {
     Kind kind;
-    bool edge;
+    Variant variant;
     LayerTraits traits;
     Treatment treatment;
     auto operator<=>(const Key&) const = default;
   };
   template <class Make>
   std::int32_t once(const Key& key, const Make& make);
-  Block finished(Block block, const BlockParameters& parameters, bool edge) const;
-  Block layer(Block made, model::LayerKind kind, const LayerTraits& traits, bool edge) const;
+  Block finished(Block block, const BlockParameters& parameters, Variant variant) const;
+  Block layer(Block made, model::LayerKind kind, const LayerTraits& traits, Variant variant) const;
   BlockParameters layer_parameters(model::LayerKind kind) const;
   std::int64_t vocabulary_parameters() const;
 

@@ -56,6 +56,7 @@ Op& Builder::add(std::string name, Work work, Family family, Ids allocates, Ids 
 Op& Builder::gemm(std::string name, Family family, const cost::GemmShape& shape, Ids allocates, Ids frees) {
   Op& op = add(std::move(name), Work::fixed, family, allocates, frees);
   op.seconds = cost::gemm_time_s(shape, scenario_->hardware);
+  op.weight_gradient = shape.pass == cost::GemmPass::wgrad;
   return op;
 }
 
@@ -70,6 +71,7 @@ Op& Builder::linear(std::string name, Family family, const cost::GemmShape& shap
     op.seconds += cost::memory_bound_time_s(bytes, cost::MemoryAccess::streaming, scenario_->hardware);
     ++op.launches;
   }
+  op.weight_gradient = shape.pass == cost::GemmPass::wgrad;
   if (shape.pass == cost::GemmPass::wgrad) holds_weight_gradient(op, shape.m * shape.n, 1);
   return op;
 }
@@ -103,6 +105,7 @@ Op& Builder::grouped(std::string name, std::int64_t n, std::int64_t k, cost::Gem
   op.n = n;
   op.k = k;
   op.pass = pass;
+  op.weight_gradient = pass == cost::GemmPass::wgrad;
   op.precision = scenario::cost_precision(scenario_->training.precision);
   op.size.rows = rows;
   if (pass == cost::GemmPass::wgrad) holds_weight_gradient(op, n * k * shape_.local_experts, shape_.local_experts);

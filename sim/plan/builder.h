@@ -59,7 +59,8 @@ class Builder {
   const scenario::Scenario& scenario() const { return *scenario_; }
   const Shape& shape() const { return shape_; }
   Block& block() { return *block_; }
-  Op& last() { return target_->back(); }  // the op that was emitted last
+  Op& last() { return target_->back(); }       // the op that was emitted last
+  std::vector<Op>& ops() { return *target_; }  // all that were, in this direction
 
  private:
   Op& add(std::string name, Work work, Family family, Ids allocates, Ids frees);

@@ -45,7 +45,7 @@ void capture_graphs(Block& block, const scenario::Scenario& scenario) {
       training.cuda_graphs == CudaGraphs::full_iteration || training.cuda_graph_scope.contains("full_iteration");
   const bool layer = block.name == "dense layer" || block.name == "MoE layer";
   if (!whole && !layer) return;
-  for (auto* ops : {&block.forward, &block.backward}) {
+  for (auto* ops : {&block.forward, &block.backward, &block.weights}) {
     bool open = false;        // a graph is being replayed
     std::vector<Op*> handed;  // hand-overs, no operations: into what the next operation is part of
     for (Op& op : *ops) {

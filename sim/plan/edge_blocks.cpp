@@ -8,13 +8,14 @@ namespace {
 constexpr std::int64_t kD = Shape::kElement;
 constexpr auto kTp = topology::GroupKind::tp;
 
-Op border(const char* name, Work work, Stream stream, const Shape& shape) {
+Op border(const char* name, Work work, Stream stream, const Shape& shape, bool reversed) {
   Op op;
   op.name = name;
   op.work = work;
   op.family = Family::communication;
   op.stream = stream;
   op.size.bytes = shape.tokens_local * shape.hidden * kD;
+  op.reversed = reversed;
   op.asynchronous = work == Work::send;  // the next microbatch does not wait for it
   return op;
 }
@@ -129,7 +130,9 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
     b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * moved), eager ? 6 : 4,
              {grad_logits}, {softmax}, cost::MemoryAccess::loss);
   }
-  if (tp) b.collective("output all-gather again", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered});
+  if (tp)
+    b.collective("output all-gather again", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered})
+        .weight_gradient = true;
   b.gemm("output layer dgrad", Family::loss, {t, shape.hidden, v, cost::GemmPass::dgrad},
          {tp ? grad_partial : grad_norm});
   Op& wgrad = b.gemm("output layer wgrad", Family::loss, {v, shape.hidden, t, cost::GemmPass::wgrad}, {dummy},
@@ -145,19 +148,21 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   return block;
 }
 
-Block make_receive_block(const scenario::Scenario&, const Shape& shape) {
+Block make_receive_block(const Shape& shape, bool reversed) {
   Block block;
   block.name = "pipeline receive";
-  block.forward.push_back(border("receive activations", Work::receive, Stream::receive_previous, shape));
-  block.backward.push_back(border("send gradients", Work::send, Stream::send_previous, shape));
+  block.forward.push_back(border("receive activations", Work::receive, Stream::receive_previous, shape, reversed));
+  block.backward.push_back(border("send gradients", Work::send,
+                                  reversed ? Stream::send_gradients_ahead : Stream::send_previous, shape, reversed));
   return block;
 }
 
-Block make_send_block(const scenario::Scenario&, const Shape& shape) {
+Block make_send_block(const Shape& shape, bool reversed) {
   Block block;
   block.name = "pipeline send";
-  block.forward.push_back(border("send activations", Work::send, Stream::send_next, shape));
-  block.backward.push_back(border("receive gradients", Work::receive, Stream::receive_next, shape));
+  block.forward.push_back(border("send activations", Work::send,
+                                 reversed ? Stream::send_activations_back : Stream::send_next, shape, reversed));
+  block.backward.push_back(border("receive gradients", Work::receive, Stream::receive_next, shape, reversed));
   return block;
 }
 

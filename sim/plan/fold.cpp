@@ -106,6 +106,22 @@ bool borders_agree(const Plan& plan) {
   return true;
 }
 
+// So do sums over mirrored ranks.
+bool mirrors_agree(const Plan& plan) {
+  const auto& layout = plan.scenario->layout;
+  if (plan.scenario->stages.copies() == 1) return true;
+  for (std::int64_t stage = 0; stage < layout.pp / 2; ++stage) {
+    std::vector<double> first;
+    for (std::int64_t i = 0; i < layout.stage_size(); ++i) {
+      const auto ranks = topology::group_members(layout, GroupKind::mirror, stage * layout.stage_size() + i);
+      const auto times = signature(plan, ranks, 0, false);
+      if (first.empty()) first = times;
+      if (times != first) return false;
+    }
+  }
+  return true;
+}
+
 // Every group of a standing rank is closed: what its members are as, is in it.
 bool closed(const Plan& plan, std::int64_t fold) {
   const auto& layout = plan.scenario->layout;
@@ -128,7 +144,7 @@ bool closed(const Plan& plan, std::int64_t fold) {
 
 std::int64_t equal_ranks(const Plan& plan) {
   const auto& layout = plan.scenario->layout;
-  if (!groups_agree(plan) || !borders_agree(plan)) return layout.stage_size();
+  if (!groups_agree(plan) || !borders_agree(plan) || !mirrors_agree(plan)) return layout.stage_size();
   const std::int64_t group = layout.ep * layout.etp;
   if (members_agree(plan) && links_agree(plan, true) && closed(plan, 1)) return 1;
   if (group < layout.stage_size() && links_agree(plan, false) && closed(plan, group)) return group;

@@ -74,9 +74,9 @@ void count_host_calls(Block& block, const scenario::Scenario& scenario, const Sh
   if (dispatch.router_fusion) rows.insert(rows.end(), kRouterFusion.begin(), kRouterFusion.end());
   if (dispatch.permute_fusion) rows.insert(rows.end(), kPermuteFusion.begin(), kPermuteFusion.end());
   rows.insert(rows.end(), kRows.begin(), kRows.end());
-  for (auto* ops : {&block.forward, &block.backward})
+  for (auto* ops : {&block.forward, &block.backward, &block.weights})
     for (Op& op : *ops)
-      if (op.launches > 0) op.calls = calls_of(op, ops == &block.backward, shape.local_experts, rows);
+      if (op.launches > 0) op.calls = calls_of(op, ops != &block.forward, shape.local_experts, rows);
 }
 
 void count_optimizer_calls(Block& block, const scenario::Scenario& scenario, const Shape& shape, std::int64_t stage) {

@@ -57,6 +57,7 @@ struct LayerFrame {
   bool spared, dropout;
   TensorId x_in, x_mid, out, mlp_out, shared_out, grad_out, grad_norm2, grad_mid, grad_in;
   TensorId attention_mask, mlp_mask, grad_attention, grad_mlp;
+  TensorId mlp_gradient() const { return dropout ? grad_mlp : grad_out; }  // of what the MLP gave
 };
 
 // Attention's backward, whose projection is the last to read the gradient behind dropout.
@@ -135,7 +136,7 @@ Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& sh
     }
   }
   f.drop_out_backward("MLP dropout backward", f.mlp_mask, f.grad_mlp);
-  mlp.backward(f.grad_norm2, true);
+  mlp.backward(f.mlp_gradient(), f.grad_norm2, true);
   norm2.drop_output(b.last());
   if (f.dropout) b.last().frees.push_back(f.grad_mlp);
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
@@ -225,7 +226,8 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
   f.drop_out_backward("MLP dropout backward", f.mlp_mask, f.grad_mlp);
   routed.backward(f.grad_norm2);
   router.backward();
-  if (has_shared) shared->backward(f.grad_norm2, false);
+  b.last().reads.push_back(norm2.output());
+  if (has_shared) shared->backward(f.mlp_gradient(), f.grad_norm2, false);
   norm2.drop_output(b.last());
   if (f.dropout) b.last().frees.push_back(f.grad_mlp);
   norm2.backward(f.grad_norm2, f.grad_mid, {f.x_mid, f.grad_out});
@@ -260,6 +262,7 @@ Block make_mtp_block(const scenario::Scenario& scenario, const Shape& shape) {
   Op& wgrad = b.gemm("MTP projection wgrad", Family::dense,
                      {out_width, 2 * shape.hidden, shape.tokens, cost::GemmPass::wgrad}, {}, {joined});
   b.holds_weight_gradient(wgrad, out_width * 2 * shape.hidden, 1);
+  wgrad.reads.push_back(f.grad_out);
   b.memory("MTP norms backward", Family::dense, 8 * moved, 4, {f.grad_in},
            {grad_joined, looked_up, f.x_in, f.grad_out, f.grad_in});
   return block;

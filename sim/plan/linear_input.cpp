@@ -159,10 +159,17 @@ void LinearInput::before_wgrad() {
   wide_alive_ = !form_.shared;
   if (!format_.narrow) return;
   emit_cast(false, true);
+  b_->last().weight_gradient = true;
+  b_->last().reads.push_back(wide_);
   if (format_.saved) free(b_->last(), wide_, wide_alive_);
 }
 
 void LinearInput::drop(Op& op) {
+  if (op.weight_gradient) {
+    op.reads.push_back(kept());
+    if (row_alive_) op.unread.push_back(row_);      // forward's, or of the input gradient
+    if (!reads_wide()) op.unread.push_back(wide_);  // whoever frees it
+  }
   free(op, row_, row_alive_);
   free(op, column_, column_alive_);
   free(op, wide_, wide_alive_);

@@ -72,6 +72,7 @@ class LinearInput {
   void before_wgrad();
   void drop(Op& op);  // all that is alive
   TensorId kept() const { return column_alive_ ? column_ : wide_; }
+  bool reads_wide() const { return !column_alive_; }  // the weight gradient does
   // The kept tensor leaves and comes back by other hands.
   Size kept_size() const;
 

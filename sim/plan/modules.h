@@ -23,6 +23,7 @@ class Norm {
   // The linear layer's product of forward ran (feeds_linear).
   void consumed(Op& product) { input_.consumed(product, true); }
   void before_wgrad() { input_.before_wgrad(); }
+  TensorId kept() const { return feeds_linear_ ? input_.kept() : output_; }  // what the weight gradient reads
   void drop_output(Op& last_consumer);  // the op that is the last to read the output in a phase frees it
   void drop_statistics(Op& op);
   void recompute();  // output again, statistics are kept
@@ -45,9 +46,9 @@ class Mlp {
   // input: the norm in front; where others read its output too, the MLP casts for itself.
   Mlp(Builder& builder, std::string name, std::int64_t ffn, TensorKind kind, Norm& input);
   void forward(TensorId output, bool keep);
-  // Adds to grad_input, from the layer's output gradient, which the caller owns (grad_input is allocated here when
-  // `allocates_grad`); frees what forward kept.
-  void backward(TensorId grad_input, bool allocates_grad);
+  // Adds to grad_input, from grad_output, the layer's output gradient, which the caller owns (grad_input is allocated
+  // here when `allocates_grad`); frees what forward kept.
+  void backward(TensorId grad_output, TensorId grad_input, bool allocates_grad);
 
  private:
   Builder* b_;

@@ -24,6 +24,15 @@ Treatment treatment_of(const policy::LayerDecision& decision);
 // Whether forward holds activations of the routed part for backward (all of them, or of the retained rows).
 bool holds_activations(policy::RoutedBackward backward);
 
+// Where the parts of a chunk begin among the ops of its direction, and where they end: rows to the experts, the
+// experts, rows back, and in backward what follows.
+struct ChunkParts {
+  std::size_t dispatch = 0, experts = 0, combine = 0, rest = 0, end = 0;
+};
+// Moves the dispatch of each chunk in front of the experts of the one before, which run beside its exchange. The chunks
+// are all that stands between the first one's begin and the last one's end.
+void pipeline_chunks(std::vector<Op>& ops, const std::vector<ChunkParts>& chunks);
+
 // Router: scores of the local tokens, top-k, routing map.
 class Router {
  public:
@@ -73,6 +82,7 @@ class Routed {
   TensorId row_tensor(TensorKind kind, std::string name, std::int64_t bytes, Rows rows);
   Size row_size(std::int64_t bytes, Rows rows) const;
   bool slotted(const Rows& rows) const { return slots_ > 0 && rows.kind == Rows::Kind::received; }
+  // Adds where its parts begin to parts_.
   void forward_chunk(std::size_t i, TensorId output, bool keep);
   void experts(std::size_t i, bool keep);
   // Megatron runs both outside its fused kernels, in pieces (core/transformer/moe/experts.py, core/fusions).
@@ -139,7 +149,9 @@ class Routed {
   bool stashes_;                       // static buffers, and saved rows in pages
   std::int64_t slots_;                 // rows of a static buffer; 0: as many as arrive
   std::int64_t ffn_, first_, hidden_;  // widths of the second matrix's input and the first one's output
+  bool pipelined_;                     // a chunk is sent while the one before it is computed
   std::vector<Chunk> chunks_;
+  std::vector<ChunkParts> parts_;  // of the pass that is being emitted
   TensorId scores_;
   TensorId hosted_weights_, hosted_gradients_, returned_gradients_;
 };

@@ -33,10 +33,11 @@ void Norm::emit(bool with_statistics) {
 void Norm::forward() { emit(true); }
 
 void Norm::drop_output(Op& last_consumer) {
-  if (feeds_linear_)
+  if (feeds_linear_) {
     input_.drop(last_consumer);
-  else
-    last_consumer.frees.push_back(output_);
+    return;
+  }
+  last_consumer.frees.push_back(output_);
 }
 void Norm::drop_statistics(Op& op) { op.frees.push_back(statistics_); }
 
@@ -112,7 +113,7 @@ void Mlp::forward(TensorId output, bool keep) {
                    s.tokens * s.hidden * kD, {output}, {partial_});
 }
 
-void Mlp::backward(TensorId grad_input, bool allocates_grad) {
+void Mlp::backward(TensorId grad_output, TensorId grad_input, bool allocates_grad) {
   const Shape& s = b_->shape();
   const bool tp = s.tp > 1, fused = input_->feeds_linear();
   if (tp)
@@ -123,6 +124,7 @@ void Mlp::backward(TensorId grad_input, bool allocates_grad) {
   activated_.before_wgrad();
   Op& down = b_->linear(name_ + " down wgrad", Family::dense, {s.hidden, width_, s.tokens, cost::GemmPass::wgrad}, {});
   activated_.drop(down);
+  if (!tp && grad_output_.reads_wide()) down.reads.push_back(grad_output);
   grad_output_.drop(down);
   if (tp) down.frees.push_back(grad_full_);
   b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * (2 * first_ + width_) * kD), 1,
@@ -134,7 +136,8 @@ void Mlp::backward(TensorId grad_input, bool allocates_grad) {
     own_input_.before_wgrad();
   if (tp)
     b_->collective(name_ + " all-gather again", topology::GroupKind::tp, cost::Collective::all_gather,
-                   operand_bytes(b_->scenario(), s.tokens * s.hidden), {gathered_});
+                   operand_bytes(b_->scenario(), s.tokens * s.hidden), {gathered_})
+        .weight_gradient = true;
   const bool own = allocates_grad && !tp;
   Op& dgrad =
       b_->linear(name_ + " gate-up dgrad", Family::dense, {s.tokens, s.hidden, first_, cost::GemmPass::dgrad}, {});
@@ -143,6 +146,7 @@ void Mlp::backward(TensorId grad_input, bool allocates_grad) {
                          {}, {grad_fc1_});
   grad_first_.drop(wgrad);
   if (!fused) own_input_.drop(wgrad);
+  if (fused) wgrad.reads.push_back(input_->kept());
   if (tp) wgrad.frees.push_back(gathered_);
   if (tp) {
     Op& reduce = b_->collective(name_ + " gradient reduce-scatter", topology::GroupKind::tp,

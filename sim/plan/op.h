@@ -61,10 +61,13 @@ enum class Stream : std::uint8_t {
   ep_behind,  // of the microbatch in backward where two take turns
   tp,
   dp,
-  send_next,
-  receive_previous,
-  send_previous,
-  receive_next,
+  send_next,         // activations
+  receive_previous,  // activations
+  send_previous,     // gradients
+  receive_next,      // gradients
+  // Of chunks that run from the last rank to the first; what such a chunk receives comes on the streams above.
+  send_activations_back,
+  send_gradients_ahead,
   // Beside the chain of ops that wait for each other; an op that needs a result joins them.
   gather,     // parameters of the layer ahead
   reduce,     // gradients of the layer behind
@@ -100,6 +103,7 @@ struct Op {
   bool recompute = false;        // runs again what forward ran already
   bool asynchronous = false;     // the next op does not wait for it
   bool beside_exchange = false;  // runs while the exchange before it does: needs nothing of it
+  bool covered = false;          // an exchange with computation beside it
   bool announces = false;        // a small exchange that the next one needs
   bool host_sync = false;        // the host reads a result (token counts) before it goes on
   std::uint16_t launches = 1;
@@ -116,9 +120,13 @@ struct Op {
   std::uint16_t joins = 0;                      // streams beside the chain whose ops so far it waits for
   bool towards_source = false;                  // all-to-all: from the expert's rank back to the token's
   bool once_per_rank = false;                   // all-to-all by a dispatch kernel: a token's row goes once to each rank
+  bool reversed = false;                        // send, receive: of a chunk that runs from the last rank to the first
+  bool weight_gradient = false;                 // needed for a weight gradient alone: may wait (split_backward)
   bool captured = false;                        // replayed from a CUDA graph: the host issues nothing
   bool in_graph = false;                        // what it allocates lies in the graphs' own pool
   std::vector<std::uint32_t> allocates, frees;  // tensors of the block; frees happen after the op
+  // Of a weight gradient: what it reads beside what it frees, and what it frees without reading it.
+  std::vector<std::uint32_t> reads, unread;
 };
 
 // A piece of program with the tensors that it owns. Tensors allocated in forward and freed in backward are what the
@@ -127,6 +135,7 @@ struct Block {
   std::string name;
   std::vector<Tensor> tensors;
   std::vector<Op> forward, backward;
+  std::vector<Op> weights;  // weight gradients that backward leaves for later
 };
 
 }  // namespace moeplan::plan

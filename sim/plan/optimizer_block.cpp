@@ -91,7 +91,11 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stag
   const Shards shards = shards_of(scenario);
   const std::int64_t owned_dense = dense_parameters / shards.dense, owned_experts = expert_parameters / shards.experts;
   const OwnedParameters tensors = muon ? owned_by_muon(scenario, stage) : OwnedParameters{};
-  const std::int64_t owned = muon ? tensors.muon + tensors.adam : owned_dense + owned_experts;
+  const bool mirrored = scenario.stages.copies() > 1;
+  const std::int64_t divided = owned_dense + owned_experts;  // over the replicas of one rank of the pipeline
+  const std::int64_t owned = muon      ? tensors.muon + tensors.adam
+                             : sharded ? divided / scenario.stages.copies()
+                                       : divided;
   const std::int64_t sent = optimizer.reduce_bytes();
   const auto reduce = scattered ? cost::Collective::reduce_scatter : cost::Collective::all_reduce;
   b.into_forward();
@@ -113,6 +117,8 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stag
     b.collective("sum expert gradients over shard groups", kEdp, cost::Collective::all_reduce, owned_experts * sent,
                  {});
   }
+  if (mirrored)
+    b.collective("sum gradients with the mirrored rank", topology::GroupKind::mirror, reduce, divided * sent, {});
   Op& gradient_norm =
       b.memory("gradient norm", Family::optimizer, static_cast<double>(owned * optimizer.main_grad_bytes), 4, {});
   if (reduced) gradient_norm.joins = stream_bit(Stream::reduce);
@@ -133,6 +139,9 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stag
                 host * static_cast<double>(owned * optimizer.main_grad_bytes));
     b.host_copy("parameters from the host", Family::optimizer, host * static_cast<double>(owned * kD));
   }
+  if (mirrored && sharded)
+    b.collective("gather parameters of the mirrored rank", topology::GroupKind::mirror, cost::Collective::all_gather,
+                 divided * kD, {});
   if (sharded && !optimizer.shards_parameters() && !scenario.training.overlap_param_gather) {
     const std::int64_t dense_linear = std::max<std::int64_t>(linear - expert_parameters, 0);
     const TransferBytes bytes = gathered_bytes({dense_parameters, expert_parameters, dense_linear}, scenario);

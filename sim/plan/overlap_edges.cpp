@@ -41,7 +41,7 @@ void overlap_step_edges(Block& block, const scenario::Scenario& scenario, const 
     const bool scatters = optimizer.shards_states();
     for (Op& op : group_transfers(scatters ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
                                   gradient_bytes(parameters, scenario), scatters ? shards : Shards{0, 0}))
-      block.backward.push_back(std::move(op));
+      (block.weights.empty() ? block.backward : block.weights).push_back(std::move(op));
   }
 }
 

@@ -32,6 +32,17 @@ struct Visit {
   bool last_part() const { return end_op == kAllOps; }
 };
 
+// The block's ops in that direction.
+inline const std::vector<Op>& ops_of(const Block& block, schedule::Direction direction) {
+  if (direction == schedule::Direction::weights) return block.weights;
+  return direction == schedule::Direction::forward ? block.forward : block.backward;
+}
+// Whether nothing of the block is alive behind the visit: the last part of backward, or of its weight gradients.
+inline bool ends_tensors(const Block& block, const Visit& visit) {
+  if (visit.direction == schedule::Direction::forward || !visit.last_part()) return false;
+  return visit.direction == schedule::Direction::weights || block.weights.empty();
+}
+
 struct Program {
   std::int64_t stage = 0;
   std::int64_t slots = 0;  // blocks of the stage that own tensors across forward and backward

@@ -62,6 +62,7 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
   const bool eager = scenario.training.framework == scenario::Framework::megatron && !dispatch.op_fuser;
   biased_ = eager && scenario.model.moe.expert_bias;
   clamped_ = eager && scenario.model.activation_clamp > 0 && s.gates == 2 && !retained();
+  pipelined_ = exchanged_ && treatment.chunks > 1 && scenario.policies.memfine && scenario.policies.memfine->pipelined;
   for (std::size_t i = 0; i < static_cast<std::size_t>(treatment.chunks); ++i) chunks_.push_back(make_chunk(i));
   scores_ = b_->tensor(kMoe, "selection scores", s.tokens_local * scenario.model.moe.top_k * 4);
   make_instance_tensors();
@@ -94,8 +95,10 @@ void Routed::forward(TensorId output, bool keep) {
   else if (treatment_.plan_placement)
     plan_placement();
   if (treatment_.replicate) place_experts();
+  parts_.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i)
     forward_chunk(i, chunks_.size() > 1 ? chunks_[i].output : output, keep);
+  if (pipelined_) pipeline_chunks(b_->ops(), parts_);
   if (chunks_.size() > 1) concatenate(output, false);
   if (treatment_.replicate && !keep) b_->last().frees.push_back(hosted_weights_);
 }
@@ -153,9 +156,16 @@ void Routed::return_gradient(std::size_t i, TensorId grad_input) {
 
 void Routed::forward_chunk(std::size_t i, TensorId output, bool keep) {
   const bool selects = keep && keeps_retained();
+  const auto emitted = [this] { return b_->ops().size(); };
+  ChunkParts parts;
+  parts.dispatch = emitted();
   dispatch(i, selects);
+  parts.experts = emitted();
   experts(i, keep);
+  parts.combine = emitted();
   combine(i, output, keep, selects);
+  parts.rest = parts.end = emitted();
+  parts_.push_back(parts);
 }
 
 void Routed::experts(std::size_t i, bool keep) {
@@ -251,6 +261,7 @@ void Routed::backward(TensorId grad_input) {
     if (!holds_activations(treatment_.backward)) place_experts();  // forward dropped them with the rest
     start_expert_gradients();
   }
+  parts_.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     switch (treatment_.backward) {
       case policy::RoutedBackward::kept:
@@ -273,7 +284,9 @@ void Routed::backward(TensorId grad_input) {
     }
     expert_backward(i);
     return_gradient(i, chunks_.size() > 1 ? chunks_[i].grad_output : grad_input);
+    if (!parts_.empty()) parts_.back().end = b_->ops().size();
   }
+  if (pipelined_ && !parts_.empty()) pipeline_chunks(b_->ops(), parts_);  // the forwards that run again
   if (chunks_.size() > 1) concatenate(grad_input, true);
   if (treatment_.replicate) return_expert_gradients();
 }

@@ -34,6 +34,10 @@ void fuse_experts(Block& block, const scenario::Scenario& scenario);
 // Weight gradients of experts move behind the exchange that follows them, so that they run while rows travel.
 void delay_expert_wgrads(Block& block);
 
+// Weight gradients of linear layers move from backward to block.weights, and with them the frees of what they read:
+// inputs of linear layers and gradients of their outputs stay until then, all else goes with backward.
+void split_backward(Block& block);
+
 // Under overlap_param_gather parameters of the block ahead are gathered while the block runs forward; under
 // overlap_grad_reduce its gradients are summed over their replicas while the blocks behind run. For edge blocks of
 // shardings that do neither in every microbatch.

@@ -50,9 +50,9 @@ bool full(const scenario::Scenario& scenario) {
 
 // Microbatches whose forward has run and whose backward has not, at most: what the schedule itself does.
 double in_flight(const scenario::Scenario& scenario, std::int64_t stage) {
-  // Of virtual stages each holds its share of the stage's layers.
+  // Of several chunks each holds its share of the stage's layers.
   return static_cast<double>(schedule::most_in_flight(stage_slots(scenario, stage))) /
-         static_cast<double>(scenario.stages.vpp());
+         static_cast<double>(scenario.stages.chunks());
 }
 
 // Token terms of the closed form: of one layer of each kind that the stage has, and of all its layers.
@@ -147,11 +147,14 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
   } else {
     const StageParameters p = stage_parameters(scenario, stage);
     const Shards shards = shards_of(scenario);
-    // Muon keeps no second moment of matrices, and deals whole ones out.
+    // Muon keeps no second moment of matrices, and deals whole ones out. Of two ranks that hold the same stages each owns
+    // half of what one would.
     const bool muon = optimizer.orthogonalises();
+    const std::int64_t copies_held = optimizer.shards_states() ? scenario.stages.copies() : 1;
     const OwnedParameters tensors = muon ? owned_by_muon(scenario, stage) : OwnedParameters{};
     const std::int64_t owned = muon ? tensors.muon + tensors.adam
-                                    : base::ceil_div(p.dense, shards.dense) + base::ceil_div(p.experts, shards.experts);
+                                    : base::ceil_div(p.dense, shards.dense * copies_held) +
+                                          base::ceil_div(p.experts, shards.experts * copies_held);
     const std::int64_t whole = p.dense + p.experts;
     // Torchtitan's shards are the fp32 masters themselves; the others keep a bf16 copy beside them.
     const bool master_is_parameter =
@@ -207,7 +210,9 @@ double memfine_max_rows(const scenario::Scenario& scenario, const policy::Memfin
                         std::int64_t stage) {
   const double capacity = settings.planning_capacity_bytes > 0 ? settings.planning_capacity_bytes
                                                                : scenario.hardware.device.memory_capacity.value;
-  const double per_row = settings.bytes_per_row > 0 ? settings.bytes_per_row : row_bytes(scenario);
+  // Rows of the chunk ahead have arrived while this one is computed.
+  const double ahead = settings.pipelined ? static_cast<double>(kD * scenario.model.hidden) : 0.0;
+  const double per_row = settings.bytes_per_row > 0 ? settings.bytes_per_row : row_bytes(scenario) + ahead;
   // FCDA recomputes the routed part, so one chunk of one layer exists at a time: its in-flight factor is 1.
   return policy::max_rows(capacity, settings.alpha, static_cast<double>(static_memory(scenario, stage).steady_bytes()),
                           token_bytes(scenario, stage), per_row, 1.0);

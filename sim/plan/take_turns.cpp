@@ -13,7 +13,7 @@ std::vector<Segment> segments_of(const std::vector<Visit>& visits, const std::ve
   std::vector<Segment> segments(1);
   for (const Visit& visit : visits) {
     const Block& block = blocks[static_cast<std::size_t>(visit.block)];
-    const auto& ops = visit.direction == schedule::Direction::forward ? block.forward : block.backward;
+    const auto& ops = ops_of(block, visit.direction);
     Visit part = visit;
     part.lane = lane;
     bool exchanging = false;

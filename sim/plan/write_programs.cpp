@@ -20,7 +20,9 @@ struct Entry {
   std::int32_t member = -1;  // among the layers of such groups: whose tensors in backward have slots of their own
 };
 
-std::vector<Entry> entries_of(const scenario::Scenario& scenario, const scenario::StageChunk& chunk) {
+std::vector<Entry> entries_of(const scenario::Scenario& scenario, std::int64_t stage, std::int64_t chunk_of_rank) {
+  const scenario::StageMap& stages = scenario.stages;
+  const scenario::StageChunk& chunk = stages.chunk(stage, chunk_of_rank);
   const auto& model = scenario.model;
   const auto& block_layers = scenario.recompute.block_layers;
   std::int64_t position = 0;  // in the virtual stage
@@ -33,7 +35,8 @@ std::vector<Entry> entries_of(const scenario::Scenario& scenario, const scenario
     return entry;
   };
   std::vector<Entry> entries;
-  entries.push_back({chunk.embedding ? Entry::Kind::embedding : Entry::Kind::receive});
+  if (!stages.turns_in(stage, chunk_of_rank))
+    entries.push_back({chunk.embedding ? Entry::Kind::embedding : Entry::Kind::receive});
   const auto& recompute = scenario.recompute;
   const bool groups = recompute.granularity == scenario::RecomputeGranularity::full && recompute.uniform_layers > 1;
   for (const std::int32_t layer : chunk.layers) {
@@ -52,7 +55,7 @@ std::vector<Entry> entries_of(const scenario::Scenario& scenario, const scenario
                                   model.moe_layer_count() + m, model.layers.size() - 1));
     entries.push_back({Entry::Kind::head});
   }
-  entries.push_back({chunk.loss ? Entry::Kind::head : Entry::Kind::send});
+  if (!stages.turns_out(stage, chunk_of_rank)) entries.push_back({chunk.loss ? Entry::Kind::head : Entry::Kind::send});
   return entries;
 }
 
@@ -65,11 +68,12 @@ class Writer {
     Program program;
     program.stage = stage;
     std::vector<Chunk> chunks;
-    for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v) {
-      chunks.push_back({entries_of(scenario, scenario.stages.chunk(stage, v)), program.slots});
+    for (std::int64_t v = 0; v < scenario.stages.chunks(); ++v) {
+      chunks.push_back({entries_of(scenario, stage, v), program.slots, scenario.stages.reversed(v)});
       for (const Entry& entry : chunks.back().entries) program.slots += entry.member < 0 ? 1 : 2;
     }
     const auto slots = stage_slots(scenario, stage);
+    for (const schedule::Slot& slot : slots) chunks[static_cast<std::size_t>(slot.chunk)].see(slot.microbatch);
     for (std::size_t i = 0; i < slots.size(); ++i) {
       auto visits = visits_of(slots[i], chunks, group);
       if (pairs(slots, i)) {
@@ -91,6 +95,12 @@ class Writer {
   struct Chunk {
     std::vector<Entry> entries;
     std::int64_t first_slot = 0;
+    bool reversed = false;                                     // runs from the last rank to the first
+    std::int64_t first_microbatch = -1, last_microbatch = -1;  // every schedule takes a chunk's in order
+    void see(std::int64_t microbatch) {
+      if (first_microbatch < 0 || microbatch < first_microbatch) first_microbatch = microbatch;
+      last_microbatch = std::max(last_microbatch, microbatch);
+    }
   };
 
   // A forward and the backward behind it that take turns: of different microbatches or virtual stages.
@@ -103,8 +113,9 @@ class Writer {
 
   std::vector<Visit> visits_of(const schedule::Slot& slot, const std::vector<Chunk>& chunks, std::int64_t group) {
     const bool forward = slot.direction == schedule::Direction::forward;
-    const bool edge = forward ? slot.microbatch == 0 : slot.microbatch + 1 == plan_.scenario->microbatches();
+    const bool weights = slot.direction == schedule::Direction::weights;
     const Chunk& chunk = chunks[static_cast<std::size_t>(slot.chunk)];
+    const bool edge = slot.microbatch == (forward ? chunk.first_microbatch : chunk.last_microbatch);
     std::vector<Visit> visits;
     for (std::size_t i = 0; i < chunk.entries.size(); ++i) {
       const Entry& entry = chunk.entries[i];
@@ -117,12 +128,14 @@ class Writer {
         continue;
       }
       Visit visit = visit_of(slot, entry, chunk.first_slot + static_cast<std::int64_t>(i));
-      visit.block = block_of(entry, slot.microbatch, group, edge && !shares_matrix(chunk, i));
+      visit.block = block_of(entry, slot.microbatch, group, chunk.reversed,
+                             {edge && !shares_matrix(chunks, slot.chunk, i), slot.split || weights});
+      if (weights && plan_.blocks[static_cast<std::size_t>(visit.block)].weights.empty()) continue;
       visits.push_back(visit);
     }
     if (forward) return visits;
     std::reverse(visits.begin(), visits.end());
-    if (holds_tied_gradient(*plan_.scenario)) {
+    if (holds_tied_gradient(*plan_.scenario) && !slot.split && !weights) {
       Visit& head = visits.front();
       Visit sum = head;
       head.end_op = static_cast<std::uint32_t>(plan_.blocks[static_cast<std::size_t>(head.block)].backward.size() - 1);
@@ -148,7 +161,7 @@ class Writer {
     const Entry& first = chunk.entries[begin];
     Visit kept = visit_of(slot, first, chunk.first_slot + static_cast<std::int64_t>(begin));
     // The block that ran forward: an edge of its own, in the first microbatch.
-    kept.block = block_of(first, slot.microbatch, group, slot.microbatch == 0);
+    kept.block = block_of(first, slot.microbatch, group, chunk.reversed, {slot.microbatch == chunk.first_microbatch, false});
     Visit goes_on = kept;
     kept.end_op = goes_on.first_op = 1;
     std::vector<Visit> forward, backward;
@@ -157,9 +170,9 @@ class Writer {
       const auto place = chunk.first_slot + static_cast<std::int64_t>(chunk.entries.size()) + entry.member;
       entry.traits.role = GroupRole::member;
       Visit visit = visit_of(slot, entry, place);
-      visit.block = block_of(entry, slot.microbatch, group, edge);
+      visit.block = block_of(entry, slot.microbatch, group, chunk.reversed, {edge, false});
       backward.insert(backward.begin(), visit);
-      visit.block = block_of(entry, slot.microbatch, group, false);
+      visit.block = block_of(entry, slot.microbatch, group, chunk.reversed, {});
       visit.direction = schedule::Direction::forward;
       forward.push_back(visit);
     }
@@ -171,33 +184,40 @@ class Writer {
   }
 
   // Whether the entry's matrix is that of an entry before it, which in backward comes after it: the head of every MTP
-  // block, and a head that is tied to the embedding. It arrives and leaves once.
-  bool shares_matrix(const Chunk& chunk, std::size_t i) const {
-    if (chunk.entries[i].kind != Entry::Kind::head) return false;
-    const bool tied = plan_.scenario->model.tied_embeddings;
-    return std::any_of(chunk.entries.begin(), chunk.entries.begin() + static_cast<std::ptrdiff_t>(i),
-                       [&](const Entry& before) {
-                         return before.kind == Entry::Kind::head || (tied && before.kind == Entry::Kind::embedding);
-                       });
+  // block, and a head that is tied to the embedding (of any chunk: that with the embedding begins first and ends last).
+  // It arrives and leaves once.
+  bool shares_matrix(const std::vector<Chunk>& chunks, std::int64_t chunk, std::size_t i) const {
+    const auto& entries = chunks[static_cast<std::size_t>(chunk)].entries;
+    if (entries[i].kind != Entry::Kind::head) return false;
+    const auto any = [](const std::vector<Entry>& list, std::size_t end, Entry::Kind kind) {
+      return std::any_of(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(end),
+                         [kind](const Entry& entry) { return entry.kind == kind; });
+    };
+    if (any(entries, i, Entry::Kind::head)) return true;
+    if (!plan_.scenario->model.tied_embeddings) return false;
+    return std::any_of(chunks.begin(), chunks.end(), [&](const Chunk& other) {
+      return any(other.entries, other.entries.size(), Entry::Kind::embedding);
+    });
   }
 
-  std::int32_t block_of(const Entry& entry, std::int64_t microbatch, std::int64_t group, bool edge) {
+  std::int32_t block_of(const Entry& entry, std::int64_t microbatch, std::int64_t group, bool reversed,
+                        Variant variant) {
     switch (entry.kind) {
       case Entry::Kind::embedding:
-        return blocks_.embedding(edge);
+        return blocks_.embedding(variant);
       case Entry::Kind::receive:
-        return blocks_.receive();
+        return blocks_.receive(reversed);
       case Entry::Kind::mtp:
-        return blocks_.mtp(edge);
+        return blocks_.mtp(variant);
       case Entry::Kind::head:
-        return blocks_.head(edge);
+        return blocks_.head(variant);
       case Entry::Kind::send:
-        return blocks_.send();
+        return blocks_.send(reversed);
       case Entry::Kind::layer:
         break;
     }
-    if (entry.moe_layer < 0) return blocks_.dense(entry.traits, edge);
-    return blocks_.moe(entry.traits, treatment_of(plan_.decision(entry.moe_layer, microbatch, group)), edge);
+    if (entry.moe_layer < 0) return blocks_.dense(entry.traits, variant);
+    return blocks_.moe(entry.traits, treatment_of(plan_.decision(entry.moe_layer, microbatch, group)), variant);
   }
 
   Plan& plan_;
@@ -209,8 +229,8 @@ class Writer {
 std::vector<schedule::Slot> stage_slots(const scenario::Scenario& scenario, std::int64_t stage) {
   const auto* schedule = schedule::find_schedule(scenario.training.schedule);
   MOEPLAN_CHECK(schedule != nullptr, "schedule was checked when the scenario was read");
-  auto slots = schedule->slots(stage, scenario.layout.pp, scenario.microbatches(), scenario.stages.vpp());
-  return scenario.dispatch.overlap ? schedule::one_forward_ahead(slots) : slots;
+  auto slots = schedule->slots(stage, scenario.layout.pp, scenario.microbatches(), scenario.stages.chunks());
+  return scenario.dispatch.overlap && !schedule->splits ? schedule::one_forward_ahead(slots) : slots;
 }
 
 void write_programs(Plan& plan) {

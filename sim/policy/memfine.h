@@ -18,6 +18,7 @@ struct MemfineSettings {
   double bytes_per_row = 0;                       // 0: the closed form's
   enum class Recompute { moe, layer };
   Recompute recompute = Recompute::moe;
+  bool pipelined = false;  // rows of the next chunk travel while the experts compute on this one's
 };
 
 // c* = ceil(rows / max_rows), then the smallest bin >= c*; the largest bin when none is (and when max_rows is 0).

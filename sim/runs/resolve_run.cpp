@@ -11,7 +11,7 @@ namespace {
 
 // The cell that a key of the scenario comes from.
 std::string_view column_of(std::string_view key) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 36> kColumns = {{
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 37> kColumns = {{
       {"model", "model"},
       {"cluster.hardware", "gpu"},
       {"cluster.gpus", "gpus"},
@@ -26,6 +26,7 @@ std::string_view column_of(std::string_view key) {
       {"training.global_batch_size", "gbs"},
       {"training.seq_length", "seq_len"},
       {"training.precision", "precision"},
+      {"training.schedule", "schedule"},
       {"training.framework", "framework"},
       {"training.cuda_graph_impl", "cuda_graph"},
       {"training.cuda_graph_scope", "cuda_graph_scope"},

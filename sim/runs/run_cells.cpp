@@ -9,6 +9,7 @@
 
 #include "base/csv.h"
 #include "base/nearest.h"
+#include "schedule/schedule.h"
 
 namespace moeplan::runs {
 namespace {
@@ -25,6 +26,12 @@ struct Column {
   std::variant<Text, Words, Integer, Real, Flag, Reals> field;
   std::vector<std::string> choices = {};  // of a text or of words: what else is a fault
 };
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const schedule::ScheduleEntry& entry : schedule::schedule_table()) names.push_back(entry.name);
+  return names;
+}
 
 const std::vector<Column>& columns() {
   static const std::vector<std::string> dtypes = {"fp32", "bf16", "fp16", "fp8"};
@@ -50,6 +57,7 @@ const std::vector<Column>& columns() {
       {"gbs", &Run::gbs},
       {"seq_len", &Run::seq_len},
       {"pp_layout", &Run::pp_layout},
+      {"schedule", &Run::schedule, schedule_names()},
       {"precision",
        &Run::precision,
        {"bf16", "fp16", "fp8_tensorwise", "fp8_rowwise", "fp8_blockwise", "mxfp8", "nvfp4"}},

@@ -188,6 +188,7 @@ class Mapper {
     section.add("micro_batch_size", run_.mbs.value_or(1));
     section.add("global_batch_size", *run_.gbs);
     section.add("seq_length", *run_.seq_len);
+    if (!run_.schedule.empty()) section.add("schedule", run_.schedule);
     if (run_.precision.empty()) assume("precision: bf16");
     if (!run_.precision.empty() && run_.precision != "bf16") section.add("precision", run_.precision);
     if (torchtitan_) section.add("framework", "torchtitan");

@@ -21,7 +21,7 @@ struct Run {
   base::Where where;  // the line
   std::string id, group, grade, use, framework, release, workload, model, arch, gpu;
   std::optional<std::int64_t> gpus, tp, pp, vpp, cp, ep, etp, mbs, gbs, seq_len;
-  std::string pp_layout, precision, recompute;
+  std::string pp_layout, schedule, precision, recompute;
   std::vector<std::string> recompute_modules;  // "uniform" or "block" where recompute is full
   std::optional<std::int64_t> recompute_layers;
   std::vector<std::string> offload_modules;

@@ -98,6 +98,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"moe.policies.memfine.planning_capacity"},
     {"moe.policies.memfine.bytes_per_row"},
     {"moe.policies.memfine.recompute"},
+    {"moe.policies.memfine.pipelined"},
     {"moe.policies.lrmoe", {}, true},
     {"moe.policies.lrmoe.tau"},
     {"moe.policies.lrmoe.min_rows"},

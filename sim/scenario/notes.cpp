@@ -17,6 +17,10 @@ void assume_training(const Raw& raw, const Scenario& scenario, Lines& lines) {
   if (!raw.places.stated("training.schedule") && scenario.layout.pp > 1) {
     lines.push_back("training.schedule is not stated: " + scenario.training.schedule);
   }
+  if (scenario.stages.copies() > 1 && scenario.optimizer.shards_states()) {
+    lines.push_back(scenario.training.schedule +
+                    ": optimizer states of a stage are divided over the replicas of both ranks that hold it");
+  }
   if (scenario.layout.tp > 1) {
     if (!raw.places.stated("parallel.sequence_parallel")) {
       lines.push_back("parallel.sequence_parallel is not stated: on, as tensor_model_parallel_size is above 1");
@@ -244,7 +248,7 @@ namespace {
 void warn_overlap(const Scenario& scenario, Lines& lines) {
   if (!scenario.dispatch.overlap) return;
   const std::string key = "moe.overlap_moe_expert_parallel_comm: Megatron needs ";
-  if (scenario.layout.pp > 1 && scenario.layout.vpp == 1) {
+  if (scenario.layout.pp > 1 && scenario.layout.vpp == 1 && scenario.stages.copies() == 1) {
     lines.push_back(key + "virtual stages with a pipeline; without them each hop takes a forward and a backward");
   }
   if (scenario.dispatch.kind == Dispatcher::allgather) lines.push_back(key + "alltoall or flex, not allgather");
@@ -258,6 +262,8 @@ void warn_overlap(const Scenario& scenario, Lines& lines) {
 Lines policy_warnings(const Scenario& scenario) {
   Lines lines;
   warn_overlap(scenario, lines);
+  if (scenario.policies.memfine && scenario.policies.memfine->pipelined && scenario.layout.ep == 1)
+    lines.push_back("memfine.pipelined has no effect: with expert_model_parallel_size 1 no rows travel");
   const bool routed = scenario.policies.memfine || scenario.policies.lrmoe;
   if (routed && scenario.recompute.granularity == RecomputeGranularity::selective &&
       scenario.recompute.has(RecomputeModule::moe)) {

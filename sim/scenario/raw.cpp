@@ -117,7 +117,6 @@ void read_fp8_parameters(config::Reader& reader, Training& training) {
 void read_training(config::Reader reader, Raw& raw) {
   declare_keys(reader, "training", raw.places);
   const std::array<std::string, 1> later_precisions = {"fp32"};
-  const std::array<std::string, 3> later_schedules = {"zero_bubble", "dualpipe", "dualpipev"};
   raw.schedule_stated = reader.has("schedule");
   std::vector<std::string> schedules;
   std::size_t usual = 0;
@@ -148,7 +147,7 @@ void read_training(config::Reader reader, Raw& raw) {
   raw.training.tp_comm_overlap = reader.flag_or("tp_comm_overlap", false);
   raw.training.overlap_grad_reduce = reader.flag_or("overlap_grad_reduce", false);
   raw.training.overlap_param_gather = reader.flag_or("overlap_param_gather", false);
-  raw.training.schedule = schedules[supported_choice(reader, "schedule", schedules, later_schedules, usual)];
+  raw.training.schedule = schedules[reader.choice_or("schedule", schedules, usual)];
   raw.training.total_tokens = reader.real_or("total_tokens", 0.0, {0.0, 1e18, true});
   reader.finish();
 }

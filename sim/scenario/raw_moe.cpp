@@ -55,6 +55,7 @@ policy::MemfineSettings read_memfine(config::Reader reader, Raw& raw) {
       reader.quantity_if("planning_capacity", base::Dimension::bytes, sizes).value_or(0.0);
   settings.bytes_per_row = reader.quantity_if("bytes_per_row", base::Dimension::bytes, sizes).value_or(0.0);
   settings.recompute = static_cast<policy::MemfineSettings::Recompute>(reader.choice_or("recompute", recomputes, 0));
+  settings.pipelined = reader.flag_or("pipelined", settings.pipelined);
   reader.finish();
   return settings;
 }

@@ -210,11 +210,90 @@ void check_settings(const Sides& sides, base::Faults& faults) {
   add_conflicts(raw, "moe.dispatcher", faults);
 }
 
+namespace {
+
+// A V has two virtual stages on each of several ranks; its first rank holds the last stage too.
+bool check_v_shape(const Raw& raw, const std::string& name, base::Faults& faults) {
+  const Where schedule = raw.places.where("training.schedule");
+  bool holds = true;
+  const auto fault = [&](const std::string& key, const std::string& message, const std::string& hint) {
+    faults.add(raw.places.where(key), message, hint, {schedule});
+    holds = false;
+  };
+  if (raw.places.stated(kVpp) && raw.layout.vpp != 2)
+    fault(kVpp, fmt::format("{} places two virtual stages on each rank: expected 2, got {}", name, raw.layout.vpp), {});
+  if (raw.layout.pp < 2) fault(kPp, fmt::format("{} needs 2 or more pipeline stages, got {}", name, raw.layout.pp), {});
+  for (const char* key : {"parallel.decoder_first_pipeline_num_layers", "parallel.decoder_last_pipeline_num_layers"}) {
+    if (raw.places.stated(key))
+      fault(key, fmt::format("{} puts the first and the last stage on one rank: no count for one of them", name),
+            "pipeline_model_parallel_layout");
+  }
+  return holds;
+}
+
+// What a schedule demands of the number of stages and of microbatches.
+void check_pipeline(const Raw& raw, const schedule::ScheduleEntry& entry, std::int64_t microbatches,
+                    base::Faults& faults) {
+  const std::int64_t pp = raw.layout.pp;
+  const Where pp_at = raw.places.where(kPp), gbs_at = raw.places.where(kGbs);
+  if (entry.interleaves && microbatches % pp != 0) {
+    faults.add(gbs_at,
+               fmt::format("the interleaved schedule needs microbatches in multiples of the {} stages, got {}", pp,
+                           microbatches),
+               {}, {pp_at});
+  }
+  if (entry.even && pp % 2 != 0)
+    faults.add(pp_at, fmt::format("{} needs an even number of pipeline stages, got {}", entry.name, pp), {},
+               {raw.places.where("training.schedule")});
+  if (entry.even && microbatches % 2 != 0)
+    faults.add(gbs_at,
+               fmt::format("{} runs half of the microbatches from each end: expected an even number, got {}",
+                           entry.name, microbatches),
+               {}, {raw.places.where("training.schedule")});
+  if (microbatches < entry.least_per_stage * pp)
+    faults.add(gbs_at,
+               fmt::format("{} needs at least {} x {} stages = {} microbatches, got {}", entry.name,
+                           entry.least_per_stage, pp, entry.least_per_stage * pp, microbatches),
+               {}, {pp_at});
+}
+
+// What does not go with weight gradients that come later.
+void check_split(const Raw& raw, const schedule::ScheduleEntry& entry, base::Faults& faults) {
+  const Where where = raw.places.where("training.schedule");
+  if (raw.optimizer.shards_gradients()) {
+    const bool stated = raw.places.stated("optimizer.sharding");
+    faults.add(stated ? raw.places.where("optimizer.sharding") : where,
+               fmt::format("{} computes weight gradients apart from backward: expected ddp or zero1, got {}",
+                           entry.name, sharding_names()[static_cast<std::size_t>(raw.optimizer.sharding)]),
+               {}, stated ? std::vector<Where>{where} : std::vector<Where>{});
+  }
+  if (raw.uniform_layers > 1)
+    faults.add(raw.places.where("memory.recompute_num_layers"),
+               fmt::format("{} computes weight gradients apart from backward, which recomputes single layers only: "
+                           "expected 1, got {}",
+                           entry.name, raw.uniform_layers),
+               {}, {where});
+  const bool pairs = entry.least_per_stage > 0;  // DualPipe's own steps
+  if (raw.dispatch.overlap && !pairs) {
+    faults.add(raw.places.where("moe.overlap_moe_expert_parallel_comm"),
+               fmt::format("{} has no forward and backward that take turns", entry.name),
+               "schedule: 1f1b, interleaved, dualpipe or dualpipe_v", {where});
+  }
+}
+
+}  // namespace
+
 StageMap resolve_stages(const Sides& sides, base::Faults& faults) {
   const Raw& raw = sides.raw;
   StageRules rules = raw.stage_rules;
   rules.pp = raw.layout.pp;
   rules.vpp = raw.layout.vpp;
+  const schedule::ScheduleEntry* entry = schedule::find_schedule(raw.training.schedule);
+  const bool v_shape = entry->placement == schedule::Placement::v_shape;
+  if (v_shape) {
+    if (!check_v_shape(raw, entry->name, faults)) return {};
+    rules.vpp = 2;
+  }
   rules.layers = sides.arch.layer_count();
   rules.mtp = sides.arch.mtp_layers;
   const bool plain =
@@ -239,6 +318,14 @@ StageMap resolve_stages(const Sides& sides, base::Faults& faults) {
     faults.add(raw.places.where("parallel.pipeline_model_parallel_layout"),
                fmt::format("expected {} x {} virtual stages, got {}", rules.pp, rules.vpp, rules.pp * map.vpp()), {},
                {raw.places.where(kVpp)});
+    return map;
+  }
+  if (map.vpp() == (v_shape ? 2 : 1)) {
+    map.place(entry->placement);
+  } else if (v_shape) {
+    faults.add(raw.places.where("parallel.pipeline_model_parallel_layout"),
+               fmt::format("expected 2 x {} virtual stages, two on each rank, got {}", rules.pp, rules.pp * map.vpp()),
+               {}, {raw.places.where("training.schedule")});
   }
   return map;
 }
@@ -249,21 +336,17 @@ std::string resolve_schedule(const Sides& sides, const StageMap& stages, base::F
   if (!raw.schedule_stated && stages.vpp() > 1) name = "interleaved";
   const schedule::ScheduleEntry* entry = schedule::find_schedule(name);
   const Where where = raw.places.where(raw.schedule_stated ? "training.schedule" : kPp);
-  if (entry->interleaves != (stages.vpp() > 1)) {
+  const bool takes_virtual = entry->interleaves || entry->placement == schedule::Placement::v_shape;
+  if (takes_virtual != (stages.vpp() > 1)) {
     faults.add(where,
-               entry->interleaves ? "the interleaved schedule needs more than one virtual stage a rank"
-                                  : fmt::format("{} does not take {} virtual stages a rank", name, stages.vpp()),
-               entry->interleaves ? "virtual_pipeline_model_parallel_size" : "schedule: interleaved");
+               takes_virtual ? "the interleaved schedule needs more than one virtual stage a rank"
+                             : fmt::format("{} does not take {} virtual stages a rank", name, stages.vpp()),
+               takes_virtual ? "virtual_pipeline_model_parallel_size" : "schedule: interleaved");
     return name;
   }
   const std::int64_t samples = raw.training.micro_batch_size * raw.layout.dp();
-  const std::int64_t microbatches = raw.training.global_batch_size / samples;
-  if (entry->interleaves && microbatches % raw.layout.pp != 0) {
-    faults.add(raw.places.where(kGbs),
-               fmt::format("the interleaved schedule needs microbatches in multiples of the {} stages, got {}",
-                           raw.layout.pp, microbatches),
-               {}, {raw.places.where(kPp)});
-  }
+  check_pipeline(raw, *entry, raw.training.global_batch_size / samples, faults);
+  if (entry->splits) check_split(raw, *entry, faults);
   return name;
 }
 

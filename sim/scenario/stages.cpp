@@ -96,39 +96,57 @@ StageMap::StageMap(std::int64_t pp, std::vector<StageChunk> in_model_order)
                 "chunks are a multiple of pp");
 }
 
-const StageChunk& StageMap::chunk(std::int64_t stage, std::int64_t virtual_stage) const {
-  return chunks_[static_cast<std::size_t>(virtual_stage * pp_ + stage)];
+void StageMap::place(schedule::Placement placement) {
+  using schedule::Placement;
+  MOEPLAN_CHECK(placement == Placement::looped || vpp() == (placement == Placement::v_shape ? 2 : 1),
+                "a V has two virtual stages a rank, mirrored ranks one");
+  placement_ = placement;
 }
 
-std::int64_t StageMap::stage_of_layer(std::int64_t layer) const {
+const StageChunk& StageMap::chunk(std::int64_t stage, std::int64_t chunk) const {
+  std::int64_t at = chunk * pp_ + stage;
+  if (reversed(chunk)) at = static_cast<std::int64_t>(chunks_.size()) - 1 - stage;
+  return chunks_[static_cast<std::size_t>(at)];
+}
+
+std::int64_t StageMap::stage_of_layer(std::int64_t layer, bool from_the_end) const {
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
     const auto& layers = chunks_[c].layers;
-    if (!layers.empty() && layers.front() <= layer && layer <= layers.back()) return static_cast<std::int64_t>(c) % pp_;
+    if (layers.empty() || layer < layers.front() || layers.back() < layer) continue;
+    const auto at = static_cast<std::int64_t>(c);
+    const bool back = (placement_ == schedule::Placement::v_shape && at >= pp_) ||
+                      (placement_ == schedule::Placement::mirrored && from_the_end);
+    return back ? static_cast<std::int64_t>(chunks_.size()) - 1 - at : at % pp_;
   }
   MOEPLAN_CHECK(false, "every layer has a stage");
 }
 
+bool StageMap::holds(std::int64_t stage, std::int64_t layer) const {
+  return stage_of_layer(layer) == stage || stage_of_layer(layer, true) == stage;
+}
+
 std::vector<std::int32_t> StageMap::layers_of(std::int64_t stage) const {
   std::vector<std::int32_t> layers;
-  for (std::int64_t v = 0; v < vpp(); ++v)
+  for (std::int64_t v = 0; v < chunks(); ++v)
     layers.insert(layers.end(), chunk(stage, v).layers.begin(), chunk(stage, v).layers.end());
+  std::sort(layers.begin(), layers.end());
   return layers;
 }
 
 std::int64_t StageMap::mtp_on(std::int64_t stage) const {
   std::int64_t sum = 0;
-  for (std::int64_t v = 0; v < vpp(); ++v) sum += chunk(stage, v).mtp;
+  for (std::int64_t v = 0; v < chunks(); ++v) sum += chunk(stage, v).mtp;
   return sum;
 }
 
 bool StageMap::embedding_on(std::int64_t stage) const {
-  for (std::int64_t v = 0; v < vpp(); ++v)
+  for (std::int64_t v = 0; v < chunks(); ++v)
     if (chunk(stage, v).embedding) return true;
   return false;
 }
 
 bool StageMap::loss_on(std::int64_t stage) const {
-  for (std::int64_t v = 0; v < vpp(); ++v)
+  for (std::int64_t v = 0; v < chunks(); ++v)
     if (chunk(stage, v).loss) return true;
   return false;
 }

@@ -108,7 +108,7 @@ void add_stage(const Scenario& s, std::int64_t stage, Sizes& sizes) {
     }
   }
   std::set<std::string> seen;
-  for (std::int64_t v = 0; v < s.stages.vpp(); ++v)
+  for (std::int64_t v = 0; v < s.stages.chunks(); ++v)
     for (const memory::ParameterTensor& tensor : memory::parameter_tensors(s, stage, v)) {
       const std::string name = (tensor.expert ? "expert " : "") + tensor.name;
       const auto source = tensor.expert ? OomSource::expert_parameters : OomSource::dense_parameters;

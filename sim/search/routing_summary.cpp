@@ -59,7 +59,8 @@ void RoutingCollector::add(const plan::Plan& plan) {
           if (received > layer.max_received_rows) {
             layer.max_received_rows = received;
             layer.max_received_over_mean = static_cast<double>(received * ep) / std::max(1.0, decision.routed_rows);
-            const std::int64_t stage = scenario_.stages.stage_of_layer(layer.layer);
+            const bool from_the_end = 2 * mb >= scenario_.microbatches();  // where two ranks hold the layer
+            const std::int64_t stage = scenario_.stages.stage_of_layer(layer.layer, from_the_end);
             layer.max_received_rank =
                 stage * scenario_.layout.stage_size() + (group * ep + member) * scenario_.layout.etp;
           }

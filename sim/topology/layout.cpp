@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -62,6 +63,10 @@ Sequence sequence_of(const Layout& layout, GroupKind kind, std::int64_t rank) {
       return {rank - place.ep * layout.etp - place.etp, 1, layout.etp * layout.ep};
     case GroupKind::pp:
       return {rank % layout.stage_size(), layout.stage_size(), layout.pp};
+    case GroupKind::mirror: {
+      const std::int64_t near = std::min(place.pp, layout.pp - 1 - place.pp), apart = layout.pp - 1 - 2 * near;
+      return {near * layout.stage_size() + rank % layout.stage_size(), apart * layout.stage_size(), apart > 0 ? 2 : 1};
+    }
   }
   MOEPLAN_CHECK(false, "unknown group kind");
 }
@@ -78,6 +83,7 @@ std::vector<std::int64_t> group_members(const Layout& layout, GroupKind kind, st
 
 std::int64_t group_index(const Layout& layout, GroupKind kind, std::int64_t rank) {
   const Sequence sequence = sequence_of(layout, kind, rank);
+  if (kind == GroupKind::mirror) return sequence.first;  // on the first half of the stages
   // A block of stride x size ranks holds `stride` interleaved groups, numbered by their first rank.
   const std::int64_t block = sequence.stride * sequence.size;
   return sequence.first / block * sequence.stride + sequence.first % sequence.stride;

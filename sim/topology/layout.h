@@ -32,9 +32,11 @@ struct Layout {
 // `dp` spans dp x cp (gradients and optimizer states are divided over both; Megatron's "dp-cp"), `dp_only` is its part
 // with one cp coordinate (samples are divided over it). `etp_ep` is Megatron's "tp-ep" of experts: the ranks among
 // which the allgather dispatcher gathers, and that hold a whole set of experts. `stage` is every rank of a pipeline
-// stage.
-enum class GroupKind { tp, ep, dp, edp, stage, world, cp, dp_only, etp, etp_ep, pp, dp_cp = dp };
-inline constexpr std::size_t kGroupKinds = 11;  // values 0 .. 10
+// stage. `mirror` is the rank itself and the one as far from the last stage as it is from the first: both hold the same
+// two stages under DualPipe (an even number of stages).
+enum class GroupKind { tp, ep, dp, edp, stage, world, cp, dp_only, etp, etp_ep, pp, mirror, dp_cp = dp };
+inline constexpr std::size_t kGroupKinds = 11;     // values 0 .. 10: those of every layout
+inline constexpr std::size_t kAllGroupKinds = 12;  // with mirror
 
 // Members in the order of their index in the group; the group that holds `rank`.
 std::vector<std::int64_t> group_members(const Layout& layout, GroupKind kind, std::int64_t rank);

@@ -53,7 +53,7 @@ TEST_CASE("biases of experts are added in pieces, clamped halves are copies that
   CHECK_FALSE(test::kept_by_forward(plain).contains("clamped expert gate-up output"));
 }
 
-TEST_CASE("recomputed activations keep no clamped copy; fused experts have neither pieces nor copies") {
+TEST_CASE("recomputed activations keep no clamped copy: fused experts have neither pieces nor copies") {
   auto scenario = biased(7);
   scenario->recompute.granularity = scenario::RecomputeGranularity::selective;
   scenario->recompute.modules = {scenario::RecomputeModule::moe_act};

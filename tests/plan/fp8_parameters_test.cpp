@@ -38,7 +38,7 @@ TEST_CASE("fp8 parameters: no bf16 beside them: transposed copies on Hopper, non
           2 * linear);
 }
 
-TEST_CASE("the gather carries a byte an element, but bf16 under mxfp8; what is not linear stays bf16") {
+TEST_CASE("the gather carries a byte an element, but bf16 under mxfp8: what is not linear stays bf16") {
   const auto gathered = [](const scenario::Scenario& scenario) {
     std::int64_t bytes = 0;
     for (const auto& op : plan::make_optimizer_block(scenario, 0).forward)

@@ -44,7 +44,7 @@ TEST_CASE("an eager MoE layer: router and preparation of the exchange have 72 op
   CHECK(calls_of_router() == 31);
 }
 
-TEST_CASE("grouped products are one operation an expert; hooks of gradients one more") {
+TEST_CASE("grouped products are one operation an expert: hooks of gradients one more") {
   auto scenario = copy_of(Small());  // 8 experts over ep 2: 4 a rank
   const auto plan = plan::make_plan(scenario, 0, 1);
   const auto& block = block_named(plan, "MoE layer");
@@ -57,7 +57,7 @@ TEST_CASE("grouped products are one operation an expert; hooks of gradients one 
   CHECK(calls(block_named(plan, "optimizer").forward, "Adam") == 4 * (2 + 8 + 9 + 2 * 4));
 }
 
-TEST_CASE("fused permutation saves operations; a compiled block only launches; a graph is replayed in a few") {
+TEST_CASE("fused permutation saves operations: a compiled block only launches: a graph is replayed in a few") {
   auto scenario = copy_of(Small());
   const auto permute = [&] {
     const auto plan = plan::make_plan(scenario, 0, 1);

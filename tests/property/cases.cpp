@@ -87,4 +87,23 @@ rc::Gen<Case> any_case() {
   });
 }
 
+rc::Gen<Case> split_case() {
+  return rc::gen::exec([] {
+    Case c = any_layout();
+    c.schedule = *element<std::string>("zb_h1", "zb_v", "dualpipe", "dualpipe_v");
+    c.vpp = 1;
+    const bool v_shape = c.schedule.ends_with("_v");
+    c.model = v_shape ? "tiny-mla" : c.model;  // has layers for two virtual stages a rank
+    c.pp = c.schedule == "zb_h1" ? *element<std::int64_t>(1, 2) : 2;
+    const std::int64_t least = c.schedule.starts_with("dualpipe") ? 2 * c.pp : 1;
+    c.microbatches = least + *element<std::int64_t>(0, 2, 4);
+    c.sharding = *element<std::string>("zero1", "ddp");
+    c.memory = any_recompute(c);
+    c.policies = any_policies(c);
+    const std::size_t chunks = c.policies.find("chunks: 3 }");
+    if (chunks != std::string::npos && *element(false, true)) c.policies.insert(chunks + 9, ", pipelined: true");
+    return c;
+  });
+}
+
 }  // namespace moeplan::property

@@ -41,6 +41,9 @@ rc::Gen<Case> any_case();
 // As any_case, without policies and recompute: for properties that set their own.
 rc::Gen<Case> plain_case();
 
+// With a schedule whose weight gradients come apart from backward, as many microbatches as it needs and a few more.
+rc::Gen<Case> split_case();
+
 // Checks `property`, a function of rapidcheck's, with so many cases that are the same in every run; a counterexample is
 // shrunk and printed.
 template <typename Property>

@@ -229,6 +229,22 @@ TEST_CASE("arch gives a whole shape in Megatron's words: GPT-2 where nothing els
   CHECK(with("L=2 h=512 heads=8 E=8 bias").status == RunStatus::error);
 }
 
+TEST_CASE("a row's schedule is the scenario's, and what it cannot be is a fault of its cell") {
+  // 16 GPUs in two stages of ep 8: eight replicas, 64 samples, eight microbatches.
+  const auto with = [](const std::string& schedule, const std::string& gbs) {
+    return resolved({{"pp", "2"}, {"ep", "8"}, {"schedule", schedule}, {"gbs", gbs}});
+  };
+  CHECK(with("", "64").scenario->training.schedule == "1f1b");
+  CHECK(with("dualpipe", "64").scenario->training.schedule == "dualpipe");
+  CHECK(with("zb_v", "64").scenario->stages.vpp() == 2);
+  const ResolvedRun few = with("dualpipe", "16");  // two microbatches
+  CHECK(few.status == RunStatus::error);
+  CHECK(holds(few.reason, "dualpipe needs at least 2 x 2 stages = 4 microbatches, got 2"));
+  const ResolvedRun unknown = with("dualpipes", "64");
+  CHECK(unknown.status == RunStatus::error);
+  CHECK(holds(unknown.reason, "dualpipe"));
+}
+
 TEST_CASE("settings of a row reach the scenario's keys") {
   const std::string yaml = scenario_of(row({{"precision", "mxfp8"},
                                             {"cuda_graph", "transformer_engine"},

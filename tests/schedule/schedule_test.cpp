@@ -49,8 +49,9 @@ TEST_CASE("gpipe: all forwards, then all backwards, on every stage") {
   for (std::int64_t stage = 0; stage < 4; ++stage) CHECK(text("gpipe", stage, 4, 3) == "F0 F1 F2 B0 B1 B2");
 }
 
-TEST_CASE("every schedule visits each microbatch once forward and later once backward, in order") {
+TEST_CASE("every schedule of whole backwards visits each microbatch once forward and later once backward, in order") {
   for (const ScheduleEntry& entry : schedule_table()) {
+    if (entry.splits) continue;  // split_schedules_test.cpp
     for (std::int64_t stages = 1; stages <= 6; ++stages) {
       for (std::int64_t stage = 0; stage < stages; ++stage) {
         for (std::int64_t microbatches = 1; microbatches <= 9; ++microbatches) {
@@ -101,7 +102,7 @@ TEST_CASE("a stage outside the pipeline or a step without microbatches is an err
     CHECK_THROWS_AS(entry.slots(4, 4, 8, 1), base::InternalError);
     CHECK_THROWS_AS(entry.slots(-1, 4, 8, 1), base::InternalError);
     CHECK_THROWS_AS(entry.slots(0, 4, 0, 1), base::InternalError);
-    CHECK_NOTHROW(entry.slots(3, 4, entry.interleaves ? 4 : 1, 1));
+    CHECK_NOTHROW(entry.slots(3, 4, entry.interleaves ? 4 : 8, std::max<std::int64_t>(1, entry.fixed_chunks())));
   }
 }
 
