@@ -250,7 +250,7 @@ std::int64_t ReservedReplay::run(const plan::Plan& plan) {
         const int made = lanes_.back().frames[frame][id].pool;
         release(place, frame, id, made != kGraphs && made != stream);
       }
-      launches_ += op.captured ? 0 : op.launches;
+      launches_ += graphs_ && op.captured ? 0 : op.launches;
       if (op.host_sync) complete_waiting(true);
       highest = std::max(highest, lanes_.back().allocator.stats().reserved);
     }
