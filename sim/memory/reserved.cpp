@@ -193,8 +193,8 @@ void ReservedReplay::hold(const std::vector<StaticEvent>& events, Phase phase, s
           lane.allocator.release(held.handle);
           if (events_ == nullptr || &lane != &lanes_.back()) continue;
           const AllocatorStats& stats = lane.allocator.stats();
-          events_->push_back({MemoryEvent::Action::free, phase, place.iteration, visit, place.op_index, made.name, made.kind, kCompute,
-                              bytes, address, stats.allocated, stats.reserved});
+          events_->push_back({MemoryEvent::Action::free, phase, place.iteration, visit, place.op_index, made.name,
+                              made.kind, kCompute, bytes, address, stats.allocated, stats.reserved});
         }
       for (Lane& lane : lanes_) lane.statics.push_back(Held{});
       continue;
