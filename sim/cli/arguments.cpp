@@ -72,6 +72,7 @@ void add_import_commands(CLI::App& app, Arguments& arguments) {
                                  "Examples:\n"
                                  "  moeplan import hf Qwen3-30B-A3B/config.json -o my-model.yaml\n"
                                  "  moeplan import megatron pretrain.sh -o job.yaml\n"
+                                 "  moeplan import nccl-tests all_reduce.log -o collectives.csv\n"
                                  "  moeplan import runs runs.csv --id GT-083 -o run.yaml");
   import.require_subcommand(1);
   CLI::App& hf = add_command(import, "hf", "A Hugging Face config.json into a model file",
@@ -111,6 +112,41 @@ void add_import_runs(CLI::App& app, Arguments& arguments) {
   runs.add_option("-o,--output", arguments.out, "Write the result there instead of to standard output")
       ->type_name("FILE");
   add_data_option(runs, arguments);
+}
+
+void add_import_nccl_tests(CLI::App& app, Arguments& arguments) {
+  CLI::App& import = *app.get_subcommand("import");
+  CLI::App& logs = add_command(
+      import, "nccl-tests",
+      "Logs of nccl-tests, rccl-tests, torch's all_reduce_bench or HCCL into tables of collectives",
+      "Examples:\n"
+      "  moeplan import nccl-tests all_reduce.log alltoall.log -o collectives.csv\n"
+      "  moeplan import nccl-tests sweep.log --ranks 16 --nodes 2 -o collectives.yaml\n"
+      "The YAML goes into a hardware profile (docs/models.md, Collectives). Rows that are cut, mixed or wrong are set\n"
+      "aside, each with its line on standard error.");
+  logs.add_option("LOG", arguments.inputs, "Logs, or tables of measured collectives as CSV")->required();
+  logs.add_option("-o,--output", arguments.out,
+                  "Write there instead of to standard output: rows where FILE ends in .csv, else entries of a profile")
+      ->type_name("FILE");
+  logs.add_option("--form", arguments.form, "Entries as sizes and times, or as the fitted law (default table)")
+      ->type_name("table|law")
+      ->check(CLI::IsMember({"table", "law"}));
+  logs.add_option("--hardware", arguments.hardware_filter,
+                  "Take only rows of this profile's part; entries then name its link")
+      ->type_name("ID");
+  logs.add_option("--fabric", arguments.fabric, "Entries across hosts count for profiles of this fabric only")
+      ->type_name("NAME");
+  logs.add_option("--source", arguments.source, "Source of the entries (default: the names of the logs)")
+      ->type_name("TEXT");
+  logs.add_option("--collective", arguments.collective, "Where the log names none")->type_name("NAME");
+  logs.add_option("--gpu", arguments.gpu, "Where the log names none")->type_name("NAME");
+  logs.add_option("--ranks", arguments.ranks, "Where the log does not tell")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{2}, kMostRanks));
+  logs.add_option("--nodes", arguments.nodes, "Where the log does not tell")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, kMostRanks));
+  add_data_option(logs, arguments);
 }
 
 void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
@@ -237,6 +273,7 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
 
   add_import_commands(app, arguments);
   add_import_runs(app, arguments);
+  add_import_nccl_tests(app, arguments);
   add_validate(app, arguments, texts);
 }
 
@@ -302,6 +339,7 @@ Command command_of(const CLI::App& app) {
   if (name == "validate") return Command::validate;
   if (name == "import") {
     const std::string& kind = selected(app).get_name();
+    if (kind == "nccl-tests") return Command::import_nccl_tests;
     return kind == "megatron" ? Command::import_megatron : kind == "runs" ? Command::import_runs : Command::import_hf;
   }
   return Command::run;

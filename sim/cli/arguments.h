@@ -21,6 +21,7 @@ enum class Command {
   import_hf,
   import_megatron,
   import_runs,
+  import_nccl_tests,
   validate
 };
 
@@ -45,6 +46,7 @@ struct Arguments {
   std::vector<std::int64_t> ep;       // trace info: numbers of ranks
   std::int64_t top_k = 0;             // trace info: 0 to infer it
   std::string topic, name;            // list; import: name of the result, "" for that of the input
+  std::vector<std::string> inputs;    // import nccl-tests: the logs
   std::string input, out;             // import: the file to read, and to write ("" for standard output)
   // import megatron: the profile; GPUs and vocabulary, 0 for those of the input; the model file, "" for one beside
   // `out`
@@ -53,6 +55,9 @@ struct Arguments {
   std::vector<std::pair<std::string, std::string>> filters;  // validate: (column, value)
   std::string markdown;                                      // validate: file of the report, "" for none
   std::int64_t gpus = 0, vocabulary = 0;
+  // import nccl-tests: what the logs do not say (0, "": not stated), and the form of entries: "table" or "law"
+  std::string collective, gpu, form = "table", hardware_filter, fabric, source;
+  std::int64_t ranks = 0, nodes = 0;
 };
 
 // Nothing when the command line asked for help or the version, which is then written to `out`. Throws base::Error for

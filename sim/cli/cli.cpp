@@ -32,6 +32,8 @@ int dispatch(const Context& context) {
       return import_megatron_command(context);
     case Command::import_runs:
       return import_runs_command(context);
+    case Command::import_nccl_tests:
+      return import_nccl_tests_command(context);
     case Command::validate:
       return validate_command(context);
   }

@@ -164,10 +164,46 @@ class Longest {
 
 }  // namespace
 
+namespace {
+
+// Where the profile has an entry for the group inside one domain, each member ends as a uniform exchange of as many
+// bytes as its busier direction would; false where there is none.
+bool finish_by_entry(std::span<const std::int64_t> bytes, std::span<const std::int64_t> ranks,
+                     const topology::Cluster& cluster, const topology::HardwareProfile& profile,
+                     std::span<double> finish_s) {
+  if (profile.collectives.empty()) return false;
+  const std::int64_t domain = cluster.domain_of(ranks.front());
+  for (const std::int64_t rank : ranks)
+    if (cluster.domain_of(rank) != domain) return false;
+  const UsedEntry used = used_entry(topology::CollectiveKind::all_to_all, ranks, cluster, profile);
+  if (used.entry == nullptr) return false;
+  const std::size_t members = ranks.size();
+  std::vector<double> sent(members), received(members);
+  for (std::size_t i = 0; i < members; ++i) {
+    for (std::size_t j = 0; j < members; ++j) {
+      if (i == j) continue;
+      const auto size = static_cast<double>(bytes[i * members + j]);
+      sent[i] += size;
+      received[j] += size;
+    }
+  }
+  const double share = topology::wire_share(used.entry->kind, static_cast<double>(members));
+  for (std::size_t i = 0; i < members; ++i) {
+    const double busier = std::max(sent[i], received[i]) / share;
+    const double local = static_cast<double>(bytes[i * members + i]) / (profile.memory_bound.bandwidth.value / 2);
+    finish_s[i] =
+        busier > 0 ? std::max(topology::entry_time(*used.entry, busier, used.link_rate).seconds, local) : local;
+  }
+  return true;
+}
+
+}  // namespace
+
 void all_to_all_finish(std::span<const std::int64_t> bytes, std::span<const std::int64_t> ranks,
                        const topology::Cluster& cluster, const topology::HardwareProfile& profile,
                        std::span<double> finish_s) {
   MOEPLAN_CHECK(finish_s.size() == ranks.size(), "one finish time a member");
+  if (finish_by_entry(bytes, ranks, cluster, profile, finish_s)) return;
   const Rates rates = rates_of(cluster, profile);
   const std::vector<Ports> ports = port_sums(bytes, ranks, cluster, profile, rates);
   for (std::size_t i = 0; i < ranks.size(); ++i) finish_s[i] = finish_of(i, ports, rates);
@@ -202,6 +238,8 @@ AllToAllTime all_to_all_time(std::span<const std::int64_t> bytes, std::span<cons
                                            : fmt::format("{} of rank {}", what, ranks[longest.member()]);
   if (is_nic && port.nic_sharers > 1) result.binding += fmt::format(" (NIC shared by {} ranks)", port.nic_sharers);
   result.slack_s = longest.slack_s();
+  if (finish_by_entry(bytes, ranks, cluster, profile, result.finish_s))
+    result.total_s = *std::max_element(result.finish_s.begin(), result.finish_s.end());
   return result;
 }
 

@@ -12,11 +12,28 @@ namespace moeplan::cost {
 enum class Collective { all_reduce, all_gather, reduce_scatter };
 
 // Seconds from the last arrival to the end. `bytes`: the whole buffer (all-gather and reduce-scatter: the total over
-// ranks, as nccl-tests counts it). Ring volume (n-1)/n (all-reduce twice that) over the slowest class of link on the
-// ring (scale-up inside a domain, NICs between domains, leaf uplinks between pods), latency per step, joined as
-// (alpha^p + (x/B)^p)^(1/p). A group of one takes 0.
+// ranks, as nccl-tests counts it). An entry of the profile where it has one for the group; else the quickest of a ring,
+// a tree and, where the profile has it, reduction in the switch (docs/models.md, Collectives). A group of one takes 0.
 double collective_time_s(Collective kind, double bytes, std::span<const std::int64_t> ranks,
                          const topology::Cluster& cluster, const topology::HardwareProfile& profile);
+
+// As above for every kind, and where the time comes from. `bytes` of all-to-all: what each rank sends, its own part
+// included, to all alike; of send_recv: what each rank sends to the next. An entry of the profile for the group's ranks
+// and hosts counts where the hosts have equal parts of it; else the general form.
+enum class Basis { measured, interpolated, extrapolated, law, general };
+struct CollectiveTime {
+  double seconds = 0;
+  Basis basis = Basis::general;
+};
+CollectiveTime priced_collective(topology::CollectiveKind kind, double bytes, std::span<const std::int64_t> ranks,
+                                 const topology::Cluster& cluster, const topology::HardwareProfile& profile);
+// The entry that prices a group, and the rate of the link that binds it now; null where the general form does.
+struct UsedEntry {
+  const topology::CollectiveEntry* entry = nullptr;
+  double link_rate = 0;
+};
+UsedEntry used_entry(topology::CollectiveKind kind, std::span<const std::int64_t> ranks,
+                     const topology::Cluster& cluster, const topology::HardwareProfile& profile);
 
 // Point to point between two ranks.
 double send_time_s(double bytes, std::int64_t from, std::int64_t to, const topology::Cluster& cluster,

@@ -19,7 +19,7 @@ constexpr std::array<Family, 7> kFamilies = {{
     {"grouped GEMM", {"grouped_gemm.", "gemm.", "device.sm_count"}},
     {"attention", {"attention.", "gemm.launch"}},
     {"memory-bound", {"memory_bound."}},
-    {"host", {"host.launch", "host.sync"}},
+    {"host", {"host.launch", "host.operation", "host.sync"}},
     {"all-to-all",
      {"network.gpus_per_node", "network.scale_up_", "network.nics_per_node", "network.nic_",
       "network.message_half_size", "network.ranks_per_domain", "network.peer_to_peer", "network.oversubscription",

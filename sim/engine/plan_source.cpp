@@ -134,7 +134,10 @@ bool PlanSource::next(std::int64_t standing, TimedOp& out) {
   const bool behind = op->stream == Stream::ep && visit->lane == plan::Lane::backward;
   out.stream = static_cast<std::uint8_t>(behind ? Stream::ep_behind : op->stream);
   out.wait_streams = static_cast<std::uint16_t>(chain_of(*op, visit->lane) | shared_links(*op) | op->joins);
-  out.issue_ps = op->captured ? 0 : to_ps(plan_, op->name, host.launch.value * op->launches);
+  out.issue_ps =
+      op->captured
+          ? 0
+          : to_ps(plan_, op->name, op->calls > 0 ? host.operation.value * op->calls : host.launch.value * op->launches);
   out.host_sync = op->host_sync;
   out.sync_ps = to_ps(plan_, op->name, host.sync.value);
   switch (op->work) {

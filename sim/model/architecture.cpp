@@ -20,6 +20,7 @@ namespace {
 constexpr std::int64_t kMaxHidden = std::int64_t{1} << 18;
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxFfn = std::int64_t{1} << 20;
+constexpr double kMaxClamp = 1e6;
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 26;
 constexpr std::int64_t kMaxMtpLayers = 16;
 constexpr std::int64_t kMaxExperts = std::int64_t{1} << 16;
@@ -151,6 +152,7 @@ void read_style(config::Reader& reader, Architecture& arch) {
   arch.mlp = static_cast<MlpKind>(reader.choice_or("mlp", mlps, 0));
   arch.layer_norm_bias = reader.choice_or("normalization", norms, 0) == 1;
   arch.linear_bias = reader.flag_or("add_bias_linear", false);
+  arch.activation_clamp = reader.real_or("activation_func_clamp_value", 0.0, {0.0, kMaxClamp});
   arch.learned_positions = reader.integer_or("learned_positions", 0, {0, kMaxPositions});
 }
 

@@ -75,6 +75,7 @@ struct Architecture {
   std::int64_t learned_positions = 0;  // rows of a learned position embedding, 0: none (rotary)
   MlpKind mlp = MlpKind::swiglu;
   bool linear_bias = false;      // biases of all linear layers but the head: q, k, v, output, MLPs, experts, router
+  double activation_clamp = 0;   // gate and up are clamped to it before the activation; 0: not
   bool layer_norm_bias = false;  // the norms are LayerNorm (weight and bias), not RMSNorm; not those of q, k, latents
   Attention attention;
   Moe moe;

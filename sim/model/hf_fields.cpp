@@ -45,6 +45,10 @@ std::int64_t HfFields::step(std::string_view key) {
   return std::max<std::int64_t>(step, 1);
 }
 
+double HfFields::real_or(std::string_view key, double fallback) {
+  return given(key) ? reader_.real_or(key, fallback, {0.0, 1e6}) : fallback;
+}
+
 bool HfFields::flag_or(std::string_view key, bool fallback) {
   return given(key) ? reader_.flag_or(key, fallback) : fallback;
 }

@@ -22,7 +22,8 @@ class HfFields {
   std::int64_t integer(std::string_view key);
   std::int64_t integer_or(std::string_view key, std::int64_t fallback);
   std::int64_t first_integer(std::string_view key, std::string_view other_key);  // whichever is given; `key` is missed
-  std::int64_t step(std::string_view key);  // each so-many-th layer; 1 when not given, 0 is a fault
+  std::int64_t step(std::string_view key);                // each so-many-th layer; 1 when not given, 0 is a fault
+  double real_or(std::string_view key, double fallback);  // 0 or more
   bool flag_or(std::string_view key, bool fallback);
   std::string text_or(std::string_view key, const std::string& fallback);
   std::vector<std::string> texts(std::string_view key);

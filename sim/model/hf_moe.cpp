@@ -76,6 +76,7 @@ void read_gpt_oss(HfFields& fields, Architecture& arch) {
   arch.attention.qkv_bias = fields.flag_or("attention_bias", true);
   arch.attention.output_bias = arch.attention.qkv_bias;
   arch.attention.sinks = true;
+  arch.activation_clamp = fields.real_or("swiglu_limit", 7.0);  // the family's own limit where none is given
   std::vector<bool> alternate(arch.layers.size());
   for (std::size_t i = 0; i < alternate.size(); ++i) alternate[i] = i % 2 == 0;
   read_windows(fields, arch, alternate);

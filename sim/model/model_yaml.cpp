@@ -147,6 +147,7 @@ std::string model_yaml(const Architecture& arch) {
   if (arch.mlp == MlpKind::gelu) writer.word("mlp", "gelu");
   if (arch.layer_norm_bias) writer.word("normalization", "LayerNorm");
   writer.flag("add_bias_linear", arch.linear_bias, false);
+  if (arch.activation_clamp > 0) text += fmt::format("activation_func_clamp_value: {}\n", arch.activation_clamp);
   writer.number("learned_positions", arch.learned_positions, 0);
   write_attention(arch, text);
   if (arch.moe_layer_count() > 0) write_moe(arch, text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/parameters.h"
+#include "plan/host_calls.h"
 
 namespace moeplan::plan {
 
@@ -62,11 +63,13 @@ std::int32_t BlockSet::once(const Key& key, const Make& make) {
 
 Block BlockSet::finished(Block block, const BlockParameters& parameters, bool edge) const {
   const auto& scenario = *plan_.scenario;
+  fuse_experts(block, scenario);
   if (scenario.dispatch.delay_wgrad) delay_expert_wgrads(block);
   if (scenario.recompute.granularity != scenario::RecomputeGranularity::full || scenario.recompute.uniform_layers == 1)
     offload_activations(block, scenario);
   divide_parameters(block, scenario, parameters);
   if (edge) overlap_step_edges(block, scenario, parameters);
+  count_host_calls(block, scenario, plan_.shape);
   capture_graphs(block, scenario);
   return block;
 }
@@ -142,6 +145,7 @@ std::int32_t BlockSet::moe(const LayerTraits& traits, const Treatment& treatment
 
 std::int32_t BlockSet::optimizer(std::int64_t stage) {
   plan_.blocks.push_back(make_optimizer_block(*plan_.scenario, stage));
+  count_optimizer_calls(plan_.blocks.back(), *plan_.scenario, plan_.shape, stage);
   return static_cast<std::int32_t>(plan_.blocks.size() - 1);
 }
 

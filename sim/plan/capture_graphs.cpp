@@ -12,6 +12,8 @@ namespace {
 
 using scenario::CudaGraphs;
 
+constexpr std::uint16_t kCallsOfReplay = 4;  // an autograd function around the graph, and copies of its inputs
+
 bool starts_with_any(std::string_view name, std::initializer_list<std::string_view> starts) {
   for (const std::string_view start : starts)
     if (name.starts_with(start)) return true;
@@ -54,7 +56,10 @@ void capture_graphs(Block& block, const scenario::Scenario& scenario) {
       const bool captured = whole || (!op.host_sync && in_scope(block, op, training.cuda_graph_scope));
       if (whole) op.host_sync = false;
       if (captured && (open || whole)) op.captured = true;
-      if (captured && !open && !whole) op.launches = 1;  // of the graph
+      if (captured && !open && !whole) {  // the graph is replayed: inputs are handed over, one launch
+        op.launches = 1;
+        op.calls = op.calls > 0 ? kCallsOfReplay : std::uint16_t{0};
+      }
       open = captured;
       op.in_graph = captured;
       for (Op* hand_over : handed) hand_over->in_graph = captured;

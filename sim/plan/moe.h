@@ -59,6 +59,7 @@ class Routed {
         grad_returned, grad_output;
     TensorId arrived, arrived_probabilities, reduced, grad_arrived, grad_reduced;  // expert tensor parallelism
     TensorId gathered, gathered_map, summed, wide, grad_wide;                      // allgather
+    TensorId clamped, grad_clamped, biased;                                        // of experts with a clamp, a bias
     TensorId stash_input, stash_probabilities, stash_fc1, stash_act;               // paged stash
     std::vector<LinearInput> operands;                                             // in the order of Operand
   };
@@ -74,6 +75,10 @@ class Routed {
   bool slotted(const Rows& rows) const { return slots_ > 0 && rows.kind == Rows::Kind::received; }
   void forward_chunk(std::size_t i, TensorId output, bool keep);
   void experts(std::size_t i, bool keep);
+  // Megatron runs both outside its fused kernels, in pieces (core/transformer/moe/experts.py, core/fusions).
+  void clamp(std::size_t i);
+  void clamp_backward(std::size_t i);
+  void add_bias(std::size_t i, bool backward);
 
   // Rows of the local tokens to their experts (allocates input and probabilities), expert outputs back to the tokens,
   // and both for gradients.
@@ -130,6 +135,7 @@ class Routed {
   Path path_;
   bool sorted_;                        // rows are sorted by expert after arrival
   bool hybrid_;                        // the kernels of HybridEP, DeepEP's otherwise
+  bool biased_, clamped_;              // outputs of experts get a bias; gate and up are clamped first
   bool stashes_;                       // static buffers, and saved rows in pages
   std::int64_t slots_;                 // rows of a static buffer; 0: as many as arrive
   std::int64_t ffn_, first_, hidden_;  // widths of the second matrix's input and the first one's output

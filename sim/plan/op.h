@@ -103,6 +103,7 @@ struct Op {
   bool announces = false;        // a small exchange that the next one needs
   bool host_sync = false;        // the host reads a result (token counts) before it goes on
   std::uint16_t launches = 1;
+  std::uint16_t calls = 0;    // eager operations of the framework; 0: the host only launches
   double seconds = 0;         // fixed
   std::int64_t n = 0, k = 0;  // grouped GEMM: one [k, n] matrix an expert
   cost::GemmPass pass = cost::GemmPass::forward;

@@ -59,6 +59,9 @@ Routed::Routed(Builder& builder, const Treatment& treatment) : b_(&builder), tre
   ffn_ = scenario.model.moe.ffn / s.etp;
   first_ = s.gates * ffn_;
   hidden_ = s.hidden;
+  const bool eager = scenario.training.framework == scenario::Framework::megatron && !dispatch.op_fuser;
+  biased_ = eager && scenario.model.moe.expert_bias;
+  clamped_ = eager && scenario.model.activation_clamp > 0 && s.gates == 2 && !retained();
   for (std::size_t i = 0; i < static_cast<std::size_t>(treatment.chunks); ++i) chunks_.push_back(make_chunk(i));
   scores_ = b_->tensor(kMoe, "selection scores", s.tokens_local * scenario.model.moe.top_k * 4);
   make_instance_tensors();
@@ -170,8 +173,10 @@ void Routed::experts(std::size_t i, bool keep) {
     if (sorted_) b_->last().allocates.push_back(c.kept_sort_map);
   }
   if (stashes) stash(i, "stash expert input", c.stash_input, rows.kept(), rows.kept_size().bytes_per_row);
+  if (clamped_) clamp(i);
   Op& act =
       b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream, {c.act});
+  if (clamped_ && (!keep || recompute_act_)) act.frees.push_back(c.clamped);
   if (!retained()) act.allocates.push_back(c.silu);
   if (!keep) act.frees.insert(act.frees.end(), {c.fc1, probabilities});
   // moe_act runs all of the activation again.
@@ -188,9 +193,38 @@ void Routed::experts(std::size_t i, bool keep) {
   activated.cast(keeps_act);
   Op& fc2 = b_->grouped("expert down", hidden_, ffn_, cost::GemmPass::forward, in, {c.fc2});
   activated.consumed(fc2, keeps_act);
+  if (biased_) add_bias(i, false);
   if (selects && !recompute_act_) keep_retained("keep retained activations", ffn_ * kD, i, {c.kept_act}, {c.act});
   if (stashes && keeps_act)
     stash(i, "stash expert activation", c.stash_act, activated.kept(), activated.kept_size().bytes_per_row);
+}
+
+// Both halves are clamped, each into a tensor, and put together again: the activation reads and saves that copy, the
+// clamp saves what it read.
+void Routed::clamp(std::size_t i) {
+  b_->row_memory("expert clamp", Family::expert, 0, 4 * first_ * kD, received(i, false), kStream, {chunks_[i].clamped})
+      .launches = 3;
+}
+
+// Gradients of the halves are masked by what was read, and put together.
+void Routed::clamp_backward(std::size_t i) {
+  Chunk& c = chunks_[i];
+  b_->row_memory("expert clamp backward", Family::expert, 0, 5 * first_ * kD, received(i, false), kStream, {c.grad_fc1},
+                 {c.grad_clamped, c.fc1})
+      .launches = 3;
+}
+
+// For each expert the bias times the rows' probabilities (fp32) is added to the output; the sums are concatenated and
+// cast back. 4 written; 2 + 4 read, 4 written; 4 and 4; 4 read, 2 written. Backward: cast (2, 4), the rows' share (4,
+// 2), two products with the gradient (4, 4 each) and their sums (4 each, and 4 to read the first again).
+void Routed::add_bias(std::size_t i, bool backward) {
+  constexpr std::int64_t kForwardBytes = 4 + 10 + 8 + 6, kBackwardBytes = 6 + 6 + 16 + 8;
+  const auto experts = static_cast<int>(b_->shape().local_experts);
+  const TensorId sums = chunks_[i].biased;
+  Op& op = b_->row_memory(backward ? "expert bias backward" : "expert bias", Family::expert, 0,
+                          (backward ? kBackwardBytes : kForwardBytes) * hidden_, received(i, backward && retained()),
+                          kStream, {sums}, {sums});
+  op.launches = static_cast<std::uint16_t>(backward ? 5 * experts + 1 : 3 * experts + 2);
 }
 
 // Rows that are there move from the static buffer to pages.
@@ -292,11 +326,13 @@ void Routed::expert_backward(std::size_t i) {
   LinearInput &grad_output = operand(c, Operand::grad_fc2), &grad_first = operand(c, Operand::grad_fc1);
   if (recompute_act_ && !redispatches()) {
     b_->set_recompute(true);
+    if (clamped_) clamp(i);
     Op& act = b_->row_memory("expert SwiGLU", Family::expert, 0, (first_ + ffn_) * kD + kProbability, in, kStream,
                              {c.kept_act});
     if (!retained()) act.allocates.push_back(c.silu);
     b_->set_recompute(false);
   }
+  if (biased_) add_bias(i, true);
   grad_output.cast(true);
   b_->grouped("expert down dgrad", hidden_, ffn_, cost::GemmPass::dgrad, in, {c.grad_act});
   activated.before_wgrad();
@@ -304,9 +340,11 @@ void Routed::expert_backward(std::size_t i) {
   activated.drop(down);
   grad_output.drop(down);
   Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, (2 * first_ + ffn_) * kD + 2 * kProbability, in,
-                           kStream, {c.grad_fc1, c.grad_probabilities}, {c.kept_fc1, c.grad_act, c.grad_probabilities});
+                           kStream, {clamped_ ? c.grad_clamped : c.grad_fc1, c.grad_probabilities},
+                           {clamped_ ? c.clamped : c.kept_fc1, c.grad_act, c.grad_probabilities});
   if (!retained()) act.frees.push_back(c.silu);
   if (!redispatches()) act.frees.push_back(sorted_ || retained() ? c.kept_probabilities : c.received_probabilities);
+  if (clamped_) clamp_backward(i);
   grad_first.cast(true);
   b_->grouped("expert gate-up dgrad", first_, hidden_, cost::GemmPass::dgrad, in, {c.grad_input});
   rows.before_wgrad();

@@ -37,6 +37,10 @@ Routed::Chunk Routed::make_chunk(std::size_t i) {
   c.silu = row(kMoe, titan ? "expert activated gate" : "expert activation before its weight",
                retained() ? 0 : between_activations() * ffn_ * kD, in);
   c.act = row(kMoe, "expert activation", ffn_ * kD, in);
+  c.clamped = row(kMoe, "clamped expert gate-up output", clamped_ ? first_ * kD : 0, in);
+  c.grad_clamped = row(kMoe, "clamped expert gate-up gradient", clamped_ ? first_ * kD : 0, in);
+  // Sums of the experts, and their concatenation.
+  c.biased = row(kBuffer, "expert output with bias (fp32)", biased_ ? 2 * hidden_ * 4 : 0, in);
   c.fc2 = row(kBuffer, "expert output", hidden_ * kD, in);
   c.unsorted = row(kBuffer, "expert output, in arrival order", hidden_ * kD, in);
   c.returned = row(kBuffer, "combined rows", hidden_ * kD, out);

@@ -27,6 +27,10 @@ void capture_graphs(Block& block, const scenario::Scenario& scenario);
 // copied while the neighbouring blocks run.
 void offload_activations(Block& block, const scenario::Scenario& scenario);
 
+// Under the operation fuser the activation of the experts and the casts around it run in the epilogues of the grouped
+// products: their tensors stay, their passes over memory go (Transformer Engine's fused grouped MLP).
+void fuse_experts(Block& block, const scenario::Scenario& scenario);
+
 // Weight gradients of experts move behind the exchange that follows them, so that they run while rows travel.
 void delay_expert_wgrads(Block& block);
 

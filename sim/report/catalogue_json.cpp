@@ -59,7 +59,23 @@ Json profile_json(const topology::HardwareProfile& profile) {
     values[key] = {
         {"value", value.value}, {"evidence", topology::evidence_name(value.evidence)}, {"source", value.source}};
   }
-  return {{"name", profile.id}, {"title", profile.title}, {"aliases", profile.aliases}, {"values", std::move(values)}};
+  Json collectives = Json::array();
+  for (const topology::CollectiveEntry& entry : profile.collectives) {
+    Json one = {{"collective", topology::collective_names()[static_cast<std::size_t>(entry.kind)]},
+                {"ranks", entry.ranks},
+                {"nodes", entry.nodes},
+                {"fabric", entry.fabric},
+                {"evidence", topology::evidence_name(entry.evidence)},
+                {"source", entry.source}};
+    if (entry.sizes_bytes.empty()) {
+      one.update({{"latency_s", entry.latency_s}, {"bandwidth", entry.bandwidth}, {"exponent", entry.exponent}});
+    } else {
+      one.update({{"sizes_bytes", entry.sizes_bytes}, {"times_s", entry.times_s}});
+    }
+    collectives.push_back(std::move(one));
+  }
+  return {{"name", profile.id},       {"title", profile.title},      {"aliases", profile.aliases},
+          {"fabric", profile.fabric}, {"values", std::move(values)}, {"collectives", std::move(collectives)}};
 }
 
 }  // namespace

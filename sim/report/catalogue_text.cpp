@@ -142,6 +142,23 @@ std::string hardware_text(const std::vector<topology::HardwareProfile>& profiles
   return table.text(0) + "measured ... assumed: how many values of the profile rest on which evidence\n";
 }
 
+namespace {
+
+// "  all_gather of 8 on 1 nodes  12.7 us, 363.7 GB/s, exponent 0.675  published  source".
+std::string entry_text(const topology::CollectiveEntry& entry) {
+  const std::string name = fmt::format(
+      "{} of {} on {} node{}{}", topology::collective_names()[static_cast<std::size_t>(entry.kind)], entry.ranks,
+      entry.nodes, entry.nodes == 1 ? "" : "s", entry.fabric.empty() ? std::string() : ", " + entry.fabric);
+  const std::string value = entry.sizes_bytes.empty()
+                                ? fmt::format("{} and {}, exponent {:.3g}", base::format_time(entry.latency_s),
+                                              base::format_rate(entry.bandwidth), entry.exponent)
+                                : fmt::format("table of {} sizes", entry.sizes_bytes.size());
+  return fmt::format("  {}: {}, {}\n", name, value, topology::evidence_name(entry.evidence)) +
+         wrapped("    ", entry.source);
+}
+
+}  // namespace
+
 std::string profile_text(const topology::HardwareProfile& profile) {
   std::string text = fmt::format("{}: {}\n", profile.id, profile.title);
   if (!profile.aliases.empty()) text += wrapped("  aliases: ", joined(profile.aliases, ", "));
@@ -152,6 +169,7 @@ std::string profile_text(const topology::HardwareProfile& profile) {
                                                padded(topology::evidence_name(value.evidence), 9, Align::left) + "  ",
                                            value.source);
                          });
+  for (const topology::CollectiveEntry& entry : profile.collectives) text += entry_text(entry);
   return text;
 }
 

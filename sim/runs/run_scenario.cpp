@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/nearest.h"
 #include "config/data.h"
@@ -204,6 +205,11 @@ class Mapper {
     if (!run_.cuda_graph.empty() && run_.cuda_graph != "none") {
       section.add("cuda_graph_impl", run_.cuda_graph);
       section.add_list("cuda_graph_scope", run_.cuda_graph_scope);
+    } else if (run_.cuda_graph.empty() && moe_ && from("Megatron-Bridge") && run_.gpu.starts_with("gb")) {
+      // Rows of this source that state them have graphs on Grace hosts, of these modules or more.
+      section.add("cuda_graph_impl", "transformer_engine");
+      section.add_list("cuda_graph_scope", {"attn", "moe_router", "moe_preprocess"});
+      assume("cuda_graph: attn, moe_router, moe_preprocess, as recipes of Megatron-Bridge for Grace hosts set it");
     }
     if (run_.tp_comm_overlap.value_or(false)) section.add("tp_comm_overlap", "true");
     const bool overlaps = run_.grad_overlap.value_or(from("Megatron-Bridge"));
@@ -218,6 +224,20 @@ class Mapper {
   }
 
   bool notes_say(std::string_view words) const { return run_.notes.find(words) != std::string::npos; }
+
+  // "NeMo 26.06.01" and "2026-06-30" are 2606; 0 where the release is not told by its month.
+  int release_month() const {
+    const std::string& release = run_.release;
+    const bool nemo = release.starts_with("NeMo ");
+    const std::size_t year = nemo ? 5 : 2;
+    if (!nemo && !release.starts_with("20")) return 0;
+    const auto two = [&](std::size_t at) {
+      const bool digits = at + 2 <= release.size() && std::isdigit(static_cast<unsigned char>(release[at])) != 0 &&
+                          std::isdigit(static_cast<unsigned char>(release[at + 1])) != 0;
+      return digits ? (release[at] - '0') * 10 + (release[at + 1] - '0') : 0;
+    };
+    return two(year) * 100 + two(year + 3);
+  }
 
   bool from(std::string_view source) const { return run_.source.find(source) != std::string::npos; }
 
@@ -348,6 +368,12 @@ class Mapper {
     if (run_.ep_overlap.value_or(false)) section.add("overlap_moe_expert_parallel_comm", "true");
     if (run_.delayed_wgrad.value_or(false)) section.add("delay_wgrad_compute", "true");
     if (!run_.permute_fusion.value_or(true)) section.add("permute_fusion", "false");
+    constexpr int kFuserRelease = 2606;  // the recipes of 26.06 have it
+    if (from("Megatron-Bridge") && run_.cuda_graph == "full_iteration" && run_.precision == "mxfp8" &&
+        release_month() >= kFuserRelease) {
+      section.add("use_transformer_engine_op_fuser", "true");
+      assume("use_transformer_engine_op_fuser: as recipes of Megatron-Bridge with a graph of the iteration set it");
+    }
     // Megatron's functional tests of these names state no --moe-grouped-gemm.
     if (is_test() && from("experts2parallel") && !from("groupedGEMM") && !from("top2router")) {
       section.add("grouped_gemm", "false");

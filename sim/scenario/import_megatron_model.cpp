@@ -163,6 +163,7 @@ std::int64_t padded(std::int64_t vocab, std::int64_t divisor, std::int64_t tp) {
 
 bool same_shape(Architecture a, const Architecture& b, std::int64_t tp) {
   a.moe.correction_bias = b.moe.correction_bias;  // no parameter and no time
+  a.activation_clamp = b.activation_clamp;        // no parameter
   const auto windows = [](const Architecture& m) {
     std::vector<std::int64_t> all;
     for (std::size_t i = 0; i < m.layers.size(); ++i) all.push_back(m.window(i));

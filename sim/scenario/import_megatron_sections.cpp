@@ -341,6 +341,8 @@ void dispatch(MegatronOptions& options, Section& section) {
   // Without grouped products Megatron runs its experts one by one.
   if (!options.flag("moe_grouped_gemm")) section.add("grouped_gemm", "false");
   if (!options.flag("moe_permute_fusion")) section.add("permute_fusion", "false");
+  if (options.flag("moe_router_fusion")) section.add("router_fusion", "true");
+  if (options.flag("use_transformer_engine_op_fuser")) section.add("use_transformer_engine_op_fuser", "true");
   const std::optional<double> rank_factor = options.real("moe_expert_rank_capacity_factor");
   if (rank_factor && *rank_factor > 0) {
     section.add("expert_rank_capacity_factor", fmt::format("{}", *rank_factor));
@@ -380,12 +382,27 @@ std::string megatron_sections(MegatronOptions& options, const Architecture& arch
   std::string text = parallel(options, arch) + "\n" + training(options, arch, gpus) + "\n" + optimizer(options, gpus) +
                      "\n" + memory(options);
   if (arch.moe.experts > 0) return text + "\n" + moe_and_routing(options);
-  options.no_part({"moe_router_topk", "moe_ffn_hidden_size", "moe_layer_freq", "moe_token_dispatcher_type",
-                   "moe_token_drop_policy", "moe_shared_expert_intermediate_size", "moe_router_num_groups",
-                   "moe_router_group_topk", "moe_expert_capacity_factor", "expert_tensor_parallel_size",
-                   "moe_flex_dispatcher_backend", "moe_permute_fusion", "moe_enable_deepep", "moe_deepep_num_sms",
-                   "moe_hybridep_num_sms", "moe_expert_rank_capacity_factor", "moe_paged_stash",
-                   "overlap_moe_expert_parallel_comm", "delay_wgrad_compute"});
+  options.no_part({"moe_router_topk",
+                   "moe_ffn_hidden_size",
+                   "moe_layer_freq",
+                   "moe_token_dispatcher_type",
+                   "moe_token_drop_policy",
+                   "moe_shared_expert_intermediate_size",
+                   "moe_router_num_groups",
+                   "moe_router_group_topk",
+                   "moe_expert_capacity_factor",
+                   "expert_tensor_parallel_size",
+                   "moe_flex_dispatcher_backend",
+                   "moe_permute_fusion",
+                   "moe_router_fusion",
+                   "use_transformer_engine_op_fuser",
+                   "moe_enable_deepep",
+                   "moe_deepep_num_sms",
+                   "moe_hybridep_num_sms",
+                   "moe_expert_rank_capacity_factor",
+                   "moe_paged_stash",
+                   "overlap_moe_expert_parallel_comm",
+                   "delay_wgrad_compute"});
   return text;
 }
 

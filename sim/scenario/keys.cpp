@@ -80,6 +80,8 @@ constexpr auto kKeys = std::to_array<Key>({
     {"moe.overlap_moe_expert_parallel_comm"},
     {"moe.delay_wgrad_compute"},
     {"moe.permute_fusion", {"moe_permute_fusion"}},
+    {"moe.router_fusion", {"moe_router_fusion"}},
+    {"moe.use_transformer_engine_op_fuser"},
     {"moe.grouped_gemm", {"moe_grouped_gemm"}},
     {"moe.expert_rank_capacity_factor", {"moe_expert_rank_capacity_factor"}},
     {"moe.paged_stash", {"moe_paged_stash"}},

@@ -82,12 +82,11 @@ void assume_policies(const Raw& raw, Lines& lines) {
 }
 
 // What is read and kept, and does nothing to the figures yet: never in silence.
-void assume_recorded(const Raw& raw, const Scenario& scenario, Lines& lines) {
+void assume_recorded(const Scenario& scenario, Lines& lines) {
   const auto recorded = [&](bool on, const char* key) {
     if (on) lines.push_back(std::string(key) + " is recorded; it is not simulated in this version");
   };
   recorded(scenario.training.tp_comm_overlap, "training.tp_comm_overlap");
-  recorded(!scenario.dispatch.permute_fusion && raw.places.stated("moe.permute_fusion"), "moe.permute_fusion");
   if (scenario.training.cuda_graphs != CudaGraphs::none) {
     lines.push_back("CUDA graphs save the host's launches; the first iteration runs without them");
   }
@@ -214,7 +213,7 @@ Lines assumptions_of(const Raw& raw, const Scenario& scenario) {
   assume_optimizer(raw, lines);
   assume_memory(raw, scenario, lines);
   assume_dispatch(scenario, lines);
-  assume_recorded(raw, scenario, lines);
+  assume_recorded(scenario, lines);
   assume_policies(raw, lines);
   return lines;
 }

@@ -152,6 +152,8 @@ void read_dispatch(config::Reader& reader, Dispatch& dispatch) {
                  "add overlap_moe_expert_parallel_comm: true");
   }
   dispatch.permute_fusion = reader.flag_or("permute_fusion", true);
+  dispatch.router_fusion = reader.flag_or("router_fusion", false);
+  dispatch.op_fuser = reader.flag_or("use_transformer_engine_op_fuser", false);
   dispatch.grouped_gemm = reader.flag_or("grouped_gemm", true);
   dispatch.rank_capacity_factor = reader.real_or("expert_rank_capacity_factor", 0.0, {0.0, 1e6, true});
   dispatch.paged_stash = reader.flag_or("paged_stash", false);

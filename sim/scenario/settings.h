@@ -110,6 +110,8 @@ struct Dispatch {
   bool overlap = false;  // expert-parallel communication of one microbatch under the compute of another
   bool delay_wgrad = false;
   bool permute_fusion = true;
+  bool router_fusion = false;  // scores, choice and auxiliary loss in few kernels
+  bool op_fuser = false;       // Transformer Engine's fused experts: activation, bias and casts within the products
   bool grouped_gemm = true;         // products of all experts as one; else one by one
   double rank_capacity_factor = 0;  // of static buffers, in mean rows of a rank; 0: sized by what arrives
   bool paged_stash = false;

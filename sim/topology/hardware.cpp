@@ -1,9 +1,11 @@
 #include "topology/hardware.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -14,11 +16,6 @@
 
 namespace moeplan::topology {
 namespace {
-
-const std::array<std::string, 4>& evidence_names() {
-  static const std::array<std::string, 4> names = {"measured", "published", "datasheet", "assumed"};
-  return names;
-}
 
 const std::array<std::string, 2>& flag_names() {
   static const std::array<std::string, 2> names = {"false", "true"};
@@ -74,6 +71,11 @@ std::int64_t HardwareProfile::Network::domain_gpus() const {
   return std::llround(scale_up_domain ? scale_up_domain->value : gpus_per_node.value);
 }
 
+const std::array<std::string, 4>& evidence_names() {
+  static const std::array<std::string, 4> names = {"measured", "published", "datasheet", "assumed"};
+  return names;
+}
+
 std::string evidence_name(Evidence evidence) { return evidence_names()[static_cast<std::size_t>(evidence)]; }
 
 std::vector<std::pair<std::string, Value>> HardwareProfile::all() const {
@@ -91,6 +93,21 @@ bool is_hardware_key(std::string_view path) {
     found = found || path == std::string(section) + "." + key;
   });
   return found;
+}
+
+const CollectiveEntry* HardwareProfile::collective(CollectiveKind kind, std::int64_t ranks, std::int64_t nodes) const {
+  const auto find = [&](const std::string& wanted_fabric) -> const CollectiveEntry* {
+    const auto wanted = std::tie(kind, ranks, nodes, wanted_fabric);
+    const auto key = [](const CollectiveEntry& entry) {
+      return std::tie(entry.kind, entry.ranks, entry.nodes, entry.fabric);
+    };
+    const auto found = std::lower_bound(collectives.begin(), collectives.end(), wanted,
+                                        [&](const CollectiveEntry& entry, const auto& at) { return key(entry) < at; });
+    return found == collectives.end() || key(*found) != wanted ? nullptr : &*found;
+  };
+  if (!fabric.empty())
+    if (const CollectiveEntry* own = find(fabric)) return own;
+  return find({});
 }
 
 HardwareProfile read_hardware(const config::Node& root, const std::string& id, base::Faults& faults) {
@@ -121,6 +138,8 @@ HardwareProfile read_hardware(const config::Node& root, const std::string& id, b
       value = read_value(std::move(*entry), quantity);
     }
   });
+  profile.fabric = reader.text_or("fabric", "");
+  profile.collectives = read_collectives(reader, "collectives", faults);
   config::Reader& network = sections.at("network");
   profile.where_gpus_per_node = network.where("gpus_per_node");
   if (faults.size() == before) {  // rules between keys: only of values that hold

@@ -8,12 +8,11 @@
 
 #include "base/error.h"
 #include "config/document.h"
+#include "topology/collective_entries.h"
+#include "topology/evidence.h"
 
 // One file under hw_profiles/: a GPU, its host and its network, each value with evidence and source.
 namespace moeplan::topology {
-
-enum class Evidence { measured, published, datasheet, assumed };  // from strongest to weakest
-std::string evidence_name(Evidence evidence);
 
 struct Value {
   double value = 0;  // in base units (bytes, bytes/s, seconds, FLOP/s) or a plain number
@@ -25,6 +24,7 @@ using OptionalValue = std::optional<Value>;  // a key that a profile may leave o
 struct HardwareProfile {
   std::string id, title;
   std::vector<std::string> aliases;  // names that logs and tables use for the same part
+  std::string fabric;                // between hosts: chooses among entries of `collectives`; empty: not said
 
   struct Device {
     Value memory_capacity;             // bytes that the driver shows
@@ -71,7 +71,8 @@ struct HardwareProfile {
   } dispatch;
 
   struct Host {
-    Value launch;          // host seconds to issue one operation
+    Value launch;          // host seconds to launch one kernel, from compiled code or a graph
+    Value operation;       // host seconds of one eager operation of the framework, its launch included
     Value sync;            // host seconds of one device-to-host wait beyond the device's own time
     OptionalValue memory;  // bytes of host memory a node
   } host;
@@ -84,6 +85,10 @@ struct HardwareProfile {
     Value collective_efficiency;  // of scale_up_bandwidth, for ring collectives inside a node (they stream better than
                                   // all-to-all)
     Value collective_exponent;    // p of t = (alpha^p + (x/B)^p)^(1/p)
+    OptionalValue collective_launch;  // seconds of a collective beyond its steps: kernel start and synchronisation
+    OptionalValue switch_reduction_efficiency;  // of scale_up_bandwidth, bus bandwidth of an all-reduce that the
+                                                // scale-up switch adds up (NVLS)
+    OptionalValue switch_reduction_from;        // GPUs in a domain from which on the library chooses it
     OptionalValue scale_up_domain;      // GPUs that reach each other over scale-up links: whole nodes; default one node
     OptionalValue ranks_per_domain;     // of them, those on which one job's ranks lie; default all
     OptionalValue peer_to_peer;         // 1, or 0 where scale-up transfers are staged in host memory; default 1
@@ -101,6 +106,11 @@ struct HardwareProfile {
     Value communicator;  // device bytes outside the allocator, per communicator that a rank takes part in
     Value workspace;     // allocated by GEMM libraries for the whole run, bytes
   } overheads;
+
+  std::vector<CollectiveEntry> collectives;  // sorted; empty: the general form of docs/models.md alone
+  // The entry of a collective among `ranks` GPUs, evenly on `nodes` hosts, of this profile's fabric or of any; null
+  // where there is none.
+  const CollectiveEntry* collective(CollectiveKind kind, std::int64_t ranks, std::int64_t nodes) const;
 
   base::Where where;  // of the file
   base::Where where_gpus_per_node;

@@ -28,6 +28,10 @@ void check_network(const HardwareProfile::Network& network, config::Reader& sect
                                                   whole(*network.ranks_per_domain)));
   }
 
+  if (network.switch_reduction_efficiency.has_value() != network.switch_reduction_from.has_value())
+    section.fault(network.switch_reduction_from ? "switch_reduction_from" : "switch_reduction_efficiency",
+                  "switch_reduction_efficiency and switch_reduction_from come together");
+
   const bool rails = network.rails && network.rails->value > 0;
   const bool blocks = network.oversubscription && network.oversubscription->value > 1;
   if (!network.gpus_per_leaf) {

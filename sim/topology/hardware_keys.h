@@ -68,6 +68,7 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("dispatch", "combine_cap", dispatch.combine_cap, Quantity::bytes_per_second);
   visit("dispatch", "sms", dispatch.sms, Quantity::count);
   visit("host", "launch", profile.host.launch, Quantity::seconds);
+  visit("host", "operation", profile.host.operation, Quantity::seconds);
   visit("host", "sync", profile.host.sync, Quantity::seconds);
   visit("host", "memory", profile.host.memory, Quantity::bytes);
   auto& network = profile.network;
@@ -82,6 +83,9 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("network", "message_half_size", network.message_half_size, Quantity::bytes_or_none);
   visit("network", "collective_efficiency", network.collective_efficiency, Quantity::efficiency);
   visit("network", "collective_exponent", network.collective_exponent, Quantity::exponent);
+  visit("network", "collective_launch", network.collective_launch, Quantity::seconds);
+  visit("network", "switch_reduction_efficiency", network.switch_reduction_efficiency, Quantity::efficiency);
+  visit("network", "switch_reduction_from", network.switch_reduction_from, Quantity::count);
   visit("network", "scale_up_domain", network.scale_up_domain, Quantity::count);
   visit("network", "ranks_per_domain", network.ranks_per_domain, Quantity::count);
   visit("network", "peer_to_peer", network.peer_to_peer, Quantity::flag);

@@ -141,7 +141,8 @@ TEST_CASE("small messages lower the rate: many are slower than one of the same s
 
 TEST_CASE("properties on random matrices: bound, scale, permutation, and the fast form agrees") {
   for (const char* id : {"h100-sxm", "ascend-910b-64gb"}) {
-    const auto profile = cost::test::shipped(id);
+    auto profile = cost::test::shipped(id);
+    profile.collectives.clear();  // the port form alone
     const topology::Cluster cluster(profile, 64);
     auto no_latency = profile;
     no_latency.network.nic_latency.value = 0;
@@ -206,4 +207,32 @@ TEST_CASE("H100: all-to-all over 2 to 32 nodes lies within a third of the measur
   CHECK(time(16, std::int64_t{2} << 30) == Approx(25.4e-3).epsilon(0.33));
   CHECK(time(64, std::int64_t{2} << 30) == Approx(42.6e-3).epsilon(0.33));
   CHECK(time(256, std::int64_t{64} << 20) == Approx(2917e-6).epsilon(0.33));
+}
+
+TEST_CASE("an entry of the profile prices an exchange inside a domain by each member's busier direction") {
+  auto profile = cost::test::round_profile();
+  topology::CollectiveEntry entry;
+  entry.kind = topology::CollectiveKind::all_to_all;
+  entry.ranks = 4;
+  entry.nodes = 1;
+  entry.latency_s = 10e-6;
+  entry.bandwidth = 100e9;
+  entry.exponent = 1;
+  profile.collectives = {entry};
+  const topology::Cluster cluster(profile, 16);
+  // Rank 0 sends 1 MB to each of 3: 3 MB over 100 GB/s and 10 us are 40 us; the others receive 1 MB: 20 us.
+  Matrix bytes(16, 0);
+  for (std::size_t j = 1; j < 4; ++j) bytes[j] = 1000000;
+  const AllToAllTime time = all_to_all_time(bytes, first_ranks(4), cluster, profile);
+  CHECK(time.finish_s[0] == Approx(40e-6));
+  CHECK(time.finish_s[1] == Approx(20e-6));
+  CHECK(time.total_s == Approx(40e-6));
+  CHECK(time.binding == "scale-up send of rank 0");
+  std::vector<double> finish(4);
+  cost::all_to_all_finish(bytes, first_ranks(4), cluster, profile, finish);
+  CHECK(finish == time.finish_s);
+  // Four ranks on two nodes are another group, and so are three on one.
+  const std::vector<std::int64_t> apart{0, 1, 8, 9};
+  CHECK(cost::used_entry(entry.kind, apart, cluster, profile).entry == nullptr);
+  CHECK(cost::used_entry(entry.kind, first_ranks(3), cluster, profile).entry == nullptr);
 }

@@ -104,7 +104,9 @@ TEST_CASE("H100: all-gather of 2 GiB over 2 to 32 nodes lies within a fifth of t
 }
 
 TEST_CASE("more bytes or more ranks are never faster, more bandwidth never slower") {
-  const auto profile = cost::test::shipped("h100-sxm");
+  auto profile = cost::test::shipped("h100-sxm");
+  profile.collectives.clear();                    // measured: two ranks may well be slower than four,
+  profile.network.switch_reduction_from.reset();  // and eight, added up in the switch, quicker than four
   auto faster = profile;
   faster.network.nic_bandwidth.value *= 2;
   faster.network.scale_up_bandwidth.value *= 2;
@@ -132,4 +134,87 @@ TEST_CASE("point to point by hand") {
   const auto shared_profile = cost::test::round_profile(8, 4);  // neighbours send, too: 5 GB/s a GPU
   const topology::Cluster shared(shared_profile, 16);
   CHECK(send_time_s(1e6, 3, 11, shared, shared_profile) == Approx(220e-6));
+}
+
+namespace {
+
+topology::CollectiveEntry entry_of(topology::CollectiveKind kind, std::int64_t ranks, std::int64_t nodes) {
+  topology::CollectiveEntry entry;
+  entry.kind = kind;
+  entry.ranks = ranks;
+  entry.nodes = nodes;
+  entry.latency_s = 100e-6;
+  entry.bandwidth = 50e9;
+  entry.exponent = 1;
+  return entry;
+}
+
+}  // namespace
+
+TEST_CASE("an entry of the profile prices the group it was measured on, and no other") {
+  auto profile = cost::test::round_profile();
+  profile.collectives = {entry_of(topology::CollectiveKind::all_gather, 8, 1)};
+  const topology::Cluster cluster(profile, 16);
+  // 7/8 x 160 MB over 50 GB/s = 2800 us, plus 100 us
+  CHECK(collective_time_s(Collective::all_gather, 160e6, first_ranks(8), cluster, profile) == Approx(2900e-6));
+  // another collective, four ranks, and eight on two nodes: the general form, by hand above or below
+  CHECK(collective_time_s(Collective::reduce_scatter, 160e6, first_ranks(8), cluster, profile) == Approx(889e-6));
+  // 3/4 x 160 MB over 160 GB/s = 750 us, 3 steps of 2 us
+  CHECK(collective_time_s(Collective::all_gather, 160e6, first_ranks(4), cluster, profile) == Approx(756e-6));
+  const std::vector<std::int64_t> two_nodes{0, 1, 2, 3, 8, 9, 10, 11};
+  CHECK(cost::used_entry(topology::CollectiveKind::all_gather, two_nodes, cluster, profile).entry == nullptr);
+}
+
+TEST_CASE("where the link is slower than as measured, transfers of an entry take so much longer, latencies do not") {
+  auto profile = cost::test::round_profile();
+  profile.collectives = {entry_of(topology::CollectiveKind::all_gather, 8, 1)};
+  profile.collectives[0].link_rate = 200e9;
+  profile.network.scale_up_bandwidth.value = 100e9;
+  const topology::Cluster cluster(profile, 16);
+  CHECK(collective_time_s(Collective::all_gather, 160e6, first_ranks(8), cluster, profile) == Approx(5700e-6));
+}
+
+TEST_CASE("entries of another fabric do not count") {
+  auto profile = cost::test::round_profile();
+  auto other = entry_of(topology::CollectiveKind::all_gather, 16, 2);
+  other.fabric = "efa";
+  profile.collectives = {other};
+  const topology::Cluster cluster(profile, 16);
+  using topology::CollectiveKind;
+  CHECK(cost::used_entry(CollectiveKind::all_gather, first_ranks(16), cluster, profile).entry == nullptr);
+  profile.fabric = "efa";
+  CHECK(cost::used_entry(CollectiveKind::all_gather, first_ranks(16), cluster, profile).entry != nullptr);
+}
+
+TEST_CASE("an all-reduce that the switch adds up, by hand") {
+  auto profile = cost::test::round_profile();
+  profile.network.switch_reduction_efficiency = topology::Value{1.0, topology::Evidence::assumed, ""};
+  profile.network.switch_reduction_from = topology::Value{5, topology::Evidence::assumed, ""};
+  const topology::Cluster cluster(profile, 32);
+  // 8 ranks, 160 MB: 1.75 x 160 MB over 200 GB/s = 1400 us, 14 steps of 2 us; a ring takes 1778 us.
+  CHECK(collective_time_s(Collective::all_reduce, 160e6, first_ranks(8), cluster, profile) == Approx(1428e-6));
+  // 5 ranks use it: 1.6 x 160 MB over 200 GB/s = 1280 us, 8 steps. 4 do not: 1.5 x 160 MB over 160 GB/s, 6 steps.
+  CHECK(collective_time_s(Collective::all_reduce, 160e6, first_ranks(5), cluster, profile) == Approx(1296e-6));
+  CHECK(collective_time_s(Collective::all_reduce, 160e6, first_ranks(4), cluster, profile) == Approx(1512e-6));
+  // Two nodes exchange 160 MB over 80 GB/s: 2000 us, 14 steps of 2 us, and 10 us up and down.
+  CHECK(collective_time_s(Collective::all_reduce, 160e6, first_ranks(16), cluster, profile) == Approx(2048e-6));
+  // Four nodes send up and down: 2 x 31/32 x 160 MB over 80 GB/s = 3875 us, 28 us inside, two levels up and down. The
+  // ring has the same transfer, and 2 (3 x 10 + 28 x 2) us of steps: 4047 us.
+  CHECK(collective_time_s(Collective::all_reduce, 160e6, first_ranks(32), cluster, profile) == Approx(3943e-6));
+}
+
+TEST_CASE("small all-reduces across many nodes go over a tree: steps grow with the logarithm of the nodes") {
+  const auto profile = cost::test::round_profile();
+  const topology::Cluster cluster(profile, 128);
+  // 16 nodes of one rank, 8 B: 4 levels of 10 us up and down, where a ring takes 30 steps.
+  CHECK(collective_time_s(Collective::all_reduce, 8, first_ranks(16, 8), cluster, profile) ==
+        Approx(80e-6).epsilon(1e-3));
+}
+
+TEST_CASE("a launch counts once in every collective of the general form") {
+  auto profile = cost::test::round_profile();
+  profile.network.collective_launch = topology::Value{5e-6, topology::Evidence::assumed, ""};
+  const topology::Cluster cluster(profile, 16);
+  CHECK(collective_time_s(Collective::all_gather, 160e6, first_ranks(8), cluster, profile) == Approx(894e-6));
+  CHECK(collective_time_s(Collective::all_reduce, 160e6, first_ranks(8), cluster, profile) == Approx(1783e-6));
 }

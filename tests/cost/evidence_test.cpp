@@ -45,6 +45,7 @@ topology::HardwareProfile published() {
                                  &profile.memory_bound.permute_efficiency,
                                  &profile.memory_bound.loss_efficiency,
                                  &profile.host.launch,
+                                 &profile.host.operation,
                                  &profile.host.sync,
                                  &profile.network.gpus_per_node,
                                  &profile.network.scale_up_bandwidth,

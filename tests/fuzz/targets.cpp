@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "config/document.h"
+#include "measurements/collective_table.h"
 #include "model/architecture.h"
 #include "model/import_hf.h"
 #include "promise.h"
@@ -16,6 +17,7 @@
 #include "scenario/import_megatron.h"
 #include "scenario/resolve.h"
 #include "scenario/stages.h"
+#include "topology/collective_entries.h"
 #include "topology/hardware.h"
 #include "trace_promises.h"
 
@@ -191,6 +193,27 @@ void megatron(std::string_view bytes) {
   });
 }
 
+// A log or a table: what is taken is whole, and the entries that are written read back.
+void nccl_log(std::string_view bytes) {
+  yaml_taken_or_refused(bytes, [&] {
+    const std::string_view text = text_of(bytes);
+    const bool table = measurements::is_collective_csv(text);
+    const measurements::CollectiveLog log =
+        table ? measurements::read_collective_csv(text, "input", {}) : measurements::read_nccl_log(text, "input", {});
+    for (const measurements::CollectiveRow& row : log.rows) {
+      require(row.ranks >= 2 && row.nodes >= 0 && !row.collective.empty(), "a row that was taken says what it timed");
+      require(row.size_bytes >= 1 && row.time_s > 0, "a row that was taken has a size and a time");
+    }
+    std::vector<std::string> left_out;
+    const std::string yaml =
+        measurements::tables_yaml(measurements::collect(log.rows), {}, left_out);
+    base::Faults faults;
+    config::Reader reader(reads_back(yaml), faults);
+    topology::read_collectives(reader, "collectives", faults);
+    require(faults.empty(), "entries that were written read back");
+  });
+}
+
 constexpr std::array kTargets = {
     Target{"scenario", scenario},
     Target{"model", model},
@@ -198,6 +221,7 @@ constexpr std::array kTargets = {
     Target{"hf_config", hf_config},
     Target{"stages", stages},
     Target{"megatron", megatron},
+    Target{"nccl_log", nccl_log},
     Target{"esft", esft},
     Target{"counts_csv", counts_csv},
     Target{"runs_csv", runs_csv},

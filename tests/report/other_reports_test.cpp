@@ -144,7 +144,8 @@ TEST_CASE("warnings name the families of a profile that rest on assumed values")
   evaluation.warnings = {"the replay does not fit"};  // those of the evaluation come first
   CHECK(warnings_of(evaluation).front() == "the replay does not fit");
   // With measured host values the family "host" is no longer named.
-  scenario->hardware.host.launch.evidence = scenario->hardware.host.sync.evidence = topology::Evidence::measured;
+  auto& host = scenario->hardware.host;
+  host.launch.evidence = host.operation.evidence = host.sync.evidence = topology::Evidence::measured;
   CHECK(evidence_warnings(scenario->hardware).size() == 6);
 }
 

@@ -261,6 +261,28 @@ TEST_CASE("settings of a row reach the scenario's keys") {
               "moe: { dispatcher: hybridep, dispatcher_sms: 32, overlap_moe_expert_parallel_comm: true, "
               "delay_wgrad_compute: true, permute_fusion: false, paged_stash: true, "
               "expert_rank_capacity_factor: 1.5 }"));
+  // Megatron-Bridge's recipes: graphs on Grace hosts, fused experts from 26.06 on with a graph of the iteration.
+  const std::map<std::string, std::string> bridge = {
+      {"source", "NVIDIA-NeMo/Megatron-Bridge docs"}, {"gpu", "gb200-nvl72"}, {"gpus", "16"}, {"precision", "mxfp8"}};
+  const auto with = [&](std::map<std::string, std::string> more) {
+    more.insert(bridge.begin(), bridge.end());
+    return scenario_of(row(more), {}).yaml;
+  };
+  const std::string graphs = "cuda_graph_scope: [attn, moe_router, moe_preprocess]";
+  CHECK(holds(with({}), graphs));
+  CHECK_FALSE(holds(with({{"cuda_graph", "none"}}), graphs));
+  CHECK_FALSE(holds(with({{"gpu", "b200-sxm"}}), graphs));
+  CHECK_FALSE(holds(with({{"source", "elsewhere"}}), graphs));
+  const std::string fused = "use_transformer_engine_op_fuser: true";
+  for (const char* release : {"NeMo 26.06", "NeMo 26.08.01", "2026-06-01"}) {
+    CAPTURE(std::string(release));
+    CHECK(holds(with({{"cuda_graph", "full_iteration"}, {"release", release}}), fused));
+  }
+  for (const char* release : {"NeMo 26.05", "2026-05-31", "main 1e05700", "NeMo", ""}) {
+    CAPTURE(std::string(release));
+    CHECK_FALSE(holds(with({{"cuda_graph", "full_iteration"}, {"release", release}}), fused));
+  }
+  CHECK_FALSE(holds(with({{"cuda_graph", "transformer_engine"}, {"release", "NeMo 26.06"}}), fused));
   const std::string titan =
       scenario_of(
           row({{"framework", "torchtitan"}, {"sharding", "fsdp2"}, {"shard_group", "8"}, {"dispatcher_sms", "16"}}), {})

@@ -59,7 +59,8 @@ TEST_CASE("overlap hides exchanges: never slower, time parts still sum to the st
     small.gbs = 32;
     small.seq = 2048;
     auto scenario = std::make_shared<scenario::Scenario>(*small.make());
-    scenario->hardware.host.launch.value = scenario->hardware.host.sync.value = 0;  // the device alone counts
+    auto& host = scenario->hardware.host;
+    host.launch.value = host.operation.value = host.sync.value = 0;  // the device alone counts
     const double plain = engine::run_step(plan::make_plan(scenario, 0, 1)).step_s;
     for (const bool delayed : {false, true}) {
       auto overlapping = std::make_shared<scenario::Scenario>(*scenario);
