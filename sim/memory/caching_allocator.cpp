@@ -45,6 +45,7 @@ std::optional<CachingAllocator::Handle> CachingAllocator::allocate_without_freei
 
 std::optional<CachingAllocator::Handle> CachingAllocator::allocate(std::int64_t bytes, int stream) {
   if (auto handle = allocate_without_freeing(bytes, stream)) return handle;
+  if (stream == kept_stream_) return std::nullopt;
   const std::int64_t size = rounded(bytes);
   const std::int32_t arena = arena_of(size, stream);
   std::optional<Id> found;

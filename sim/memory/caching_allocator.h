@@ -48,7 +48,8 @@ class CachingAllocator {
   void release_after(Handle handle, std::int64_t event);
   void complete(std::int64_t event);
   void empty_cache();  // frees every wholly free segment; waits for all events
-  // From here on segments of a stream never go back: the private pool of captured graphs, which replays use again.
+  // From here on segments of a stream never go back, and its allocations free nobody else's: the private pool of
+  // captured graphs, which replays use again. (PyTorch does not give cached memory back while it captures.)
   void keep_segments_of(int stream) { kept_stream_ = stream; }
   void lift_capacity() { limited_ = false; }  // from here on the device is never full
 

@@ -173,11 +173,13 @@ void ReservedReplay::start_graphs(const plan::Plan& plan) {
   }
 }
 
-void ReservedReplay::hold(const std::vector<StaticEvent>& events, Phase phase) {
+void ReservedReplay::hold(const std::vector<StaticEvent>& events, Phase phase, std::int32_t visit) {
   const std::size_t first = lanes_.back().statics.size();
   Place place;
   place.phase = phase;
   place.iteration = phase == Phase::load ? -1 : result_.iterations;
+  place.visit = visit;
+  place.op_index = visit < 0 ? -1 : 0;
   for (const StaticEvent& event : events) {
     if (event.releases >= 0) {
       for (Lane& lane : lanes_)
@@ -191,8 +193,8 @@ void ReservedReplay::hold(const std::vector<StaticEvent>& events, Phase phase) {
           lane.allocator.release(held.handle);
           if (events_ == nullptr || &lane != &lanes_.back()) continue;
           const AllocatorStats& stats = lane.allocator.stats();
-          events_->push_back({MemoryEvent::Action::free, phase, place.iteration, -1, -1, made.name, made.kind, kCompute,
-                              bytes, address, stats.allocated, stats.reserved});
+          events_->push_back({MemoryEvent::Action::free, phase, place.iteration, visit, place.op_index, made.name,
+                              made.kind, kCompute, bytes, address, stats.allocated, stats.reserved});
         }
       for (Lane& lane : lanes_) lane.statics.push_back(Held{});
       continue;
@@ -221,7 +223,7 @@ std::int64_t ReservedReplay::run(const plan::Plan& plan) {
                        : (first ? Phase::first_iteration : Phase::steady_iteration);
     place.layer = visit.layer;
     place.microbatch = visit.microbatch;
-    if (step && first) hold(moment_events(plan, result_.rank), place.phase);
+    if (step && first) hold(moment_events(plan, result_.rank), place.phase, place.visit);
     const auto frame = static_cast<std::size_t>(visit.microbatch * program.slots + visit.slot);
     for (Lane& lane : lanes_)
       if (lane.frames[frame].empty()) lane.frames[frame].assign(block.tensors.size(), Held{});
@@ -248,7 +250,7 @@ std::int64_t ReservedReplay::run(const plan::Plan& plan) {
         const int made = lanes_.back().frames[frame][id].pool;
         release(place, frame, id, made != kGraphs && made != stream);
       }
-      launches_ += op.captured ? 0 : op.launches;
+      launches_ += graphs_ && op.captured ? 0 : op.launches;
       if (op.host_sync) complete_waiting(true);
       highest = std::max(highest, lanes_.back().allocator.stats().reserved);
     }

@@ -95,7 +95,7 @@ class ReservedReplay {
   void complete_waiting(bool all);
   void tell(MemoryEvent::Action action, const Place& place, const Held& held);
   void start_graphs(const plan::Plan& plan);
-  void hold(const std::vector<StaticEvent>& events, Phase phase);
+  void hold(const std::vector<StaticEvent>& events, Phase phase, std::int32_t visit = -1);
   void observe(Phase phase);
 
   std::vector<Lane> lanes_;

@@ -52,6 +52,11 @@ class List {
       // Only some layers: all of them.
       if (s_.recompute.block_layers)
         add("recompute every layer", {{"memory.recompute_method", "uniform"}, {"memory.recompute_num_layers", "1"}});
+      // Fewer inputs are kept, more layers are alive at once: which counts more depends on what is in flight.
+      else if (s_.recompute.uniform_layers == 1)
+        add("recompute in groups of 2 layers", {{"memory.recompute_num_layers", "2"}});
+      else
+        add("recompute every layer by itself", {{"memory.recompute_num_layers", "1"}});
       return;
     }
     for (std::size_t i = 0; i < kModuleNames.size(); ++i) {
@@ -104,17 +109,28 @@ class List {
   void optimizer() {
     const auto& o = s_.optimizer;
     if (s_.memory.given_static_bytes) return;  // they are as given, whatever the settings
-    if (o.offload_fraction == 0) add("optimizer on the host", {{"optimizer.cpu_offload", "true"}});
+    if (o.offload_fraction == 0 && !o.orthogonalises())
+      add("optimizer on the host", {{"optimizer.cpu_offload", "true"}});
     if (o.exp_avg_bytes > 2 || o.exp_avg_sq_bytes > 2)
       add("bf16 moments", {{"optimizer.exp_avg_dtype", "bf16"}, {"optimizer.exp_avg_sq_dtype", "bf16"}});
     if (o.main_grad_bytes > 2) add("bf16 gradients", {{"optimizer.main_grads_dtype", "bf16"}});
-    if (o.sharding < Sharding::zero3) {
+    if (o.kind == scenario::OptimizerKind::muon)
+      add("matrices dealt out", {{"optimizer.kind", "dist_muon"}, {"optimizer.sharding", "zero1"}});
+    if (!o.gradient_accumulation_fusion)
+      add("gradient accumulation fused", {{"optimizer.gradient_accumulation_fusion", "true"}});
+    if (o.sharding < Sharding::zero3 && !o.orthogonalises()) {
       const std::string next = scenario::sharding_names()[static_cast<std::size_t>(o.sharding) + 1];
       add("sharding " + next, {{"optimizer.sharding", next}});
     }
   }
 
   void others() {
+    using scenario::Precision;
+    const auto& training = s_.training;
+    const bool fp8 = training.precision == Precision::fp8_tensorwise ||
+                     training.precision == Precision::fp8_blockwise || training.precision == Precision::mxfp8;
+    if (fp8 && !training.fp8_param_gather && training.framework == scenario::Framework::megatron)
+      add("fp8 parameters", {{"training.fp8_param_gather", "true"}});
     if (!s_.memory.expandable_segments) add("expandable segments", {{"memory.expandable_segments", "true"}});
     if (!s_.training.fused_cross_entropy) add("fused cross-entropy", {{"training.cross_entropy_loss_fusion", "true"}});
     if (s_.model.moe_layer_count() == 0 || s_.layout.ep == 1) return;

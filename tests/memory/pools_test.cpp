@@ -52,6 +52,18 @@ TEST_CASE("a full device does not take from the pool of graphs") {
   CHECK_FALSE(allocator.allocate(12 * kMiB, 0));  // a retry frees nothing
 }
 
+TEST_CASE("while graphs are captured nothing cached is given back for them") {
+  memory::AllocatorSettings settings;
+  settings.capacity_bytes = 24 * kMiB;
+  memory::CachingAllocator allocator(settings);
+  allocator.release(*allocator.allocate(24 * kMiB, 0));
+  allocator.keep_segments_of(1);
+  CHECK_FALSE(allocator.allocate(12 * kMiB, 1));
+  CHECK(allocator.stats().retries == 0);
+  CHECK(allocator.allocate(12 * kMiB, 2));  // of any other stream: one retry
+  CHECK(allocator.stats().retries == 1);
+}
+
 TEST_CASE("captured operations allocate from the second iteration on in a pool of their own, others never") {
   for (const char* graphs :
        {", cuda_graph_impl: transformer_engine, cuda_graph_scope: [attn]", ", cuda_graph_impl: full_iteration"}) {

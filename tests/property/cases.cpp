@@ -27,6 +27,11 @@ Case any_layout() {
   c.seq = *element<std::int64_t>(64, 256, 1024);
   if (c.vpp == 1) c.schedule = *element<std::string>("", "gpipe");
   c.sharding = *element<std::string>("zero1", "ddp", "zero2", "zero3", "fsdp2", "megatron_fsdp");
+  // Muon divides states by whole matrices, or not at all.
+  const bool muon = (c.sharding == "zero1" || c.sharding == "ddp") && *rc::gen::inRange(0, 4) == 0;
+  if (muon) c.kind = c.sharding == "ddp" ? "muon" : "dist_muon";
+  c.fused = *rc::gen::inRange(0, 2) == 0;
+  c.training = *element<std::string>("", ", hidden_dropout: 0.1", ", bias_activation_fusion: false");
   c.dispatcher = *element<std::string>("alltoall", "allgather", "deepep", "hybridep");
   c.routing = *element<std::string>("{ balanced: true }", "{ lognormal: { sigma: 0.4 } }",
                                     "{ lognormal: { sigma: 1.2, seed: 7 } }");
@@ -36,7 +41,10 @@ Case any_layout() {
 std::string any_recompute(const Case& c) {
   const std::string modules = *element<std::string>("", "core_attn", "layernorm", "moe_act", "mlp", "moe",
                                                     "shared_experts", "moe_act, layernorm", "mla_up_proj, moe");
-  if (modules.empty()) return *element<std::string>("{}", "{ recompute_granularity: full }");
+  if (modules.empty())
+    return *element<std::string>("{}", "{ recompute_granularity: full }",
+                                 "{ recompute_granularity: full, recompute_num_layers: 2 }",
+                                 "{ recompute_granularity: full, recompute_num_layers: 3 }");
   if (modules.starts_with("mla") && c.model != "tiny-mla") return "{}";
   return "{ recompute_granularity: selective, recompute_modules: [" + modules + "] }";
 }
@@ -65,7 +73,8 @@ std::string Case::text() const {
          (vpp > 1 ? ", vpp: " + number(vpp) : "") + ", ep: " + number(ep) + ", etp: " + number(etp) +
          " }\ntraining: { micro_batch_size: " + number(mbs) +
          ", global_batch_size: " + number(mbs * dp * microbatches) + ", seq_length: " + number(seq) +
-         (schedule.empty() ? "" : ", schedule: " + schedule) + " }\noptimizer: { sharding: " + sharding +
+         (schedule.empty() ? "" : ", schedule: " + schedule) + training + " }\noptimizer: { kind: " + kind +
+         ", gradient_accumulation_fusion: " + (fused ? "true" : "false") + ", sharding: " + sharding +
          " }\nmemory: " + memory + "\nmoe: { dispatcher: " + dispatcher + ", policies: " + policies +
          " }\nrouting: " + routing + "\n";
 }

@@ -27,6 +27,7 @@ TEST_CASE("what stays on a rank shrinks with every kind of state that is divided
     const std::array<const char*, 4> order = {"ddp", "zero1", "zero2", "zero3"};
     for (std::size_t i = 0; i < order.size(); ++i) {
       c.sharding = order[i];
+      c.kind = "adam";
       const auto scenario = c.make();
       for (std::int64_t stage = 0; stage < c.pp; ++stage)
         bytes[i].push_back(plan::static_memory(*scenario, stage).steady_bytes());

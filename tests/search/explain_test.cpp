@@ -57,6 +57,32 @@ TEST_CASE("every change is the scenario with --set, evaluated") {
   CHECK(find(explanation.refused, "PP doubled")->refused.find("divisor of the 27 layers") != std::string::npos);
 }
 
+TEST_CASE("changes of the optimizer, of fp8 parameters and of groups of layers are proposed where they apply") {
+  const auto names = [](const std::vector<std::pair<std::string, std::string>>& settings) {
+    std::vector<std::string> list;
+    for (const Change& change : search::single_changes(*test::scenario_file("quickstart.yaml", settings)))
+      list.push_back(change.name);
+    return list;
+  };
+  const auto proposes = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  const auto plain = names({});
+  for (const char* name : {"matrices dealt out", "fp8 parameters", "gradient accumulation fused",
+                           "recompute in groups of 2 layers", "recompute every layer by itself"})
+    CHECK_FALSE(proposes(plain, name));
+  const auto muon = names({{"optimizer", "{ kind: muon }"}});
+  CHECK(proposes(muon, "matrices dealt out"));
+  CHECK_FALSE(proposes(muon, "optimizer on the host"));
+  CHECK_FALSE(proposes(muon, "sharding zero1"));
+  CHECK(proposes(names({{"precision", "fp8_tensorwise"}}), "fp8 parameters"));
+  CHECK_FALSE(proposes(names({{"precision", "fp8_tensorwise"}, {"fp8_param_gather", "true"}}), "fp8 parameters"));
+  CHECK(proposes(names({{"gradient_accumulation_fusion", "false"}}), "gradient accumulation fused"));
+  CHECK(proposes(names({{"recompute_granularity", "full"}}), "recompute in groups of 2 layers"));
+  CHECK(proposes(names({{"recompute_granularity", "full"}, {"recompute_num_layers", "3"}}),
+                 "recompute every layer by itself"));
+}
+
 TEST_CASE("pairs are simulated together: what they save is not the sum") {
   const auto explanation = explained({}, 6);
   REQUIRE_FALSE(explanation.pairs.empty());
