@@ -22,6 +22,7 @@ enum class Command {
   import_megatron,
   import_runs,
   import_nccl_tests,
+  collective,
   validate
 };
 
@@ -58,6 +59,10 @@ struct Arguments {
   // import nccl-tests: what the logs do not say (0, "": not stated), and the form of entries: "table" or "law"
   std::string collective, gpu, form = "table", hardware_filter, fabric, source;
   std::int64_t ranks = 0, nodes = 0;
+  // collective: its name is `topic`, its profile `hardware_filter`; quantities as typed, "" for none
+  std::string bytes_matrix, uniform, size, scale_up, scale_up_latency, nic, nic_latency, oversubscription;
+  std::int64_t gpus_per_node = 0;
+  std::vector<std::string> degrade;  // "nic:3=0.5"
 };
 
 // Nothing when the command line asked for help or the version, which is then written to `out`. Throws base::Error for

@@ -32,6 +32,8 @@ int dispatch(const Context& context) {
       return import_megatron_command(context);
     case Command::import_runs:
       return import_runs_command(context);
+    case Command::collective:
+      return collective_command(context);
     case Command::import_nccl_tests:
       return import_nccl_tests_command(context);
     case Command::validate:
@@ -45,6 +47,7 @@ std::vector<std::string> inputs_of(const Arguments& arguments) {
   std::vector<std::string> inputs;
   if (!arguments.scenario.empty()) inputs.push_back(arguments.scenario);
   if (arguments.command == Command::validate) inputs.push_back(arguments.input);
+  if (!arguments.bytes_matrix.empty()) inputs.push_back(arguments.bytes_matrix);
   if (!arguments.trace.empty()) inputs.push_back(routing::split_trace_path(arguments.trace).file);
   return inputs;
 }

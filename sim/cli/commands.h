@@ -21,6 +21,7 @@ int chunks_command(const Context& context);      // 1 when the recommendation do
 int compare_command(const Context& context);     // 1 when no set of policies fits
 int explain_command(const Context& context);     // 1 when it does not fit and no change makes it fit
 int trace_info_command(const Context& context);  // 1 when a check fails
+int collective_command(const Context& context);   // one collective, by the fullest link and by fair sharing
 int list_command(const Context& context);
 int import_hf_command(const Context& context);          // a config.json into a model file
 int import_megatron_command(const Context& context);    // a launch script or a dump of arguments into a scenario
