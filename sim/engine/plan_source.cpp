@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -45,6 +46,7 @@ constexpr std::uint16_t kForwardLane =
     kChain & ~(stream_bit(Stream::ep_behind) | stream_bit(Stream::receive_next)) & 0xffff;
 constexpr std::uint16_t kBackwardLane =
     kChain & ~(stream_bit(Stream::ep) | stream_bit(Stream::receive_previous)) & 0xffff;
+constexpr std::uint16_t kReceives = stream_bit(Stream::receive_previous) | stream_bit(Stream::receive_next);
 constexpr std::uint16_t kExchanges = stream_bit(Stream::ep) | stream_bit(Stream::ep_behind);
 
 std::uint16_t chain_of(const plan::Op& op, plan::Lane lane) {
@@ -147,6 +149,11 @@ bool PlanSource::next(std::int64_t standing, TimedOp& out) {
   const bool behind = op->stream == Stream::ep && visit->lane == plan::Lane::backward;
   out.stream = static_cast<std::uint8_t>(behind ? Stream::ep_behind : op->stream);
   out.wait_streams = static_cast<std::uint16_t>(chain_of(*op, visit->lane) | shared_links(*op) | op->joins);
+  // Posted ahead: it needs nothing of this rank, and only the op that joins it waits for it.
+  if (plan_.scenario->training.overlap_p2p_comm)
+    out.wait_streams = op->work == Work::receive
+                           ? std::uint16_t{0}
+                           : static_cast<std::uint16_t>((out.wait_streams & ~kReceives) | op->joins);
   out.issue_ps =
       op->captured
           ? 0
@@ -331,7 +338,10 @@ std::int64_t PlanSource::all_exchanges_ps(const State& state) {
 }
 
 void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times) {
-  if (op.asynchronous) return;  // beside the chain: nobody waits for it here
+  if (op.asynchronous) {  // beside the chain: nobody waits for it here
+    if (op.work == Work::receive) state.received_run_ps += times.end_ps - times.start_ps;
+    return;
+  }
   if ((lane != plan::Lane::alone || op.covered) && op.stream == Stream::ep) {
     // Under other compute, of another microbatch or chunk: what shows is what the next op of the lane waits for.
     state.exchange_run_ps[static_cast<std::size_t>(lane)] += times.end_ps - times.start_ps;
@@ -348,6 +358,11 @@ void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, co
   std::int64_t& exchanged_ps = state.exchange_run_ps[static_cast<std::size_t>(lane)];
   if ((op.joins & stream_bit(Stream::from_host)) != 0) {
     parts.exposed_offload_s += seconds(from, times.ready_ps);
+  } else if ((op.joins & kReceives) != 0) {  // the transfer's run last, its wait for the neighbour first
+    const std::int64_t run = std::clamp<std::int64_t>(times.ready_ps - from, 0, state.received_run_ps);
+    parts.exposed_pp_s += static_cast<double>(run) * kPicosecond;
+    parts.bubble_s += seconds(from, times.ready_ps - run);
+    state.received_run_ps = 0;
   } else if (op.joins != 0) {
     parts.exposed_dp_s += seconds(from, times.ready_ps);
   } else if (times.ready_ps > from) {  // an exchange that another microbatch did not hide: its run last, its wait first

@@ -45,6 +45,8 @@ class PlanSource : public ProgramSource {
     std::int64_t clock_ps = 0;                                      // end of the last op that the next one waits for
     // Running times of each lane's exchanges beside another microbatch, since an op of the lane last waited.
     std::array<std::int64_t, 3> exchange_run_ps{};
+    std::int64_t received_run_ps =
+        0;  // running time of pipeline transfers posted ahead, since an op last waited for one
     RankTime time;
   };
   // What a rendezvous needs to know when its last member arrives; made by the first.

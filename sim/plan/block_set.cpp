@@ -123,12 +123,12 @@ std::int32_t BlockSet::mtp(Variant variant) {
 
 std::int32_t BlockSet::receive(bool reversed) {
   return once({reversed ? Kind::receive_back : Kind::receive, {}, {}, {}},
-              [&] { return finished(make_receive_block(plan_.shape, reversed), {}, {}); });
+              [&] { return finished(make_receive_block(*plan_.scenario, plan_.shape, reversed), {}, {}); });
 }
 
 std::int32_t BlockSet::send(bool reversed) {
   return once({reversed ? Kind::send_back : Kind::send, {}, {}, {}},
-              [&] { return finished(make_send_block(plan_.shape, reversed), {}, {}); });
+              [&] { return finished(make_send_block(*plan_.scenario, plan_.shape, reversed), {}, {}); });
 }
 
 std::int32_t BlockSet::dense(const LayerTraits& traits, Variant variant) {

@@ -31,9 +31,12 @@ Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shap
 Block make_mtp_block(const scenario::Scenario& scenario, const Shape& shape);
 Block make_head_block(const scenario::Scenario& scenario, const Shape& shape);
 // Pipeline hand-over at a stage's borders: forward receives activations / sends them on; backward the gradients, the
-// other way. reversed: of a chunk that runs from the last rank to the first.
-Block make_receive_block(const Shape& shape, bool reversed);  // first in forward, last in backward
-Block make_send_block(const Shape& shape, bool reversed);     // last in forward, first in backward
+// other way. reversed: of a chunk that runs from the last rank to the first. Under overlap_p2p_comm a receive is two
+// ops: the transfer, which nobody waits for, and the wait for it.
+Block make_receive_block(const scenario::Scenario& scenario, const Shape& shape,
+                         bool reversed);  // first in forward, last in backward
+Block make_send_block(const scenario::Scenario& scenario, const Shape& shape,
+                      bool reversed);  // last in forward, first in backward
 // Gradient reduction, norm, Adam on this rank's shard (or Muon on its matrices), parameter gathering, for the
 // parameters of a stage. Where another rank holds the same stages, gradients are summed and parameters gathered with it
 // too.

@@ -1,3 +1,6 @@
+#include <string>
+#include <vector>
+
 #include "plan/blocks.h"
 #include "plan/linear_input.h"
 
@@ -148,21 +151,41 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   return block;
 }
 
-Block make_receive_block(const Shape& shape, bool reversed) {
+namespace {
+
+// What is received has a buffer from the moment that the transfer is posted.
+std::vector<Op> receive(const scenario::Scenario& scenario, Block& block, const char* what, Stream stream,
+                        const Shape& shape, bool reversed) {
+  Op transfer = border(what, Work::receive, stream, shape, reversed);
+  if (!scenario.training.overlap_p2p_comm) return {transfer};
+  block.tensors.push_back({TensorKind::activations_dense, std::string(what) + ", ahead", transfer.size});
+  transfer.asynchronous = true;
+  transfer.allocates = {0};
+  Op wait;
+  wait.name = std::string(what) + " is done";
+  wait.work = Work::fixed;
+  wait.joins = stream_bit(stream);
+  wait.frees = {0};
+  return {transfer, wait};
+}
+
+}  // namespace
+
+Block make_receive_block(const scenario::Scenario& scenario, const Shape& shape, bool reversed) {
   Block block;
   block.name = "pipeline receive";
-  block.forward.push_back(border("receive activations", Work::receive, Stream::receive_previous, shape, reversed));
+  block.forward = receive(scenario, block, "receive activations", Stream::receive_previous, shape, reversed);
   block.backward.push_back(border("send gradients", Work::send,
                                   reversed ? Stream::send_gradients_ahead : Stream::send_previous, shape, reversed));
   return block;
 }
 
-Block make_send_block(const Shape& shape, bool reversed) {
+Block make_send_block(const scenario::Scenario& scenario, const Shape& shape, bool reversed) {
   Block block;
   block.name = "pipeline send";
   block.forward.push_back(border("send activations", Work::send,
                                  reversed ? Stream::send_activations_back : Stream::send_next, shape, reversed));
-  block.backward.push_back(border("receive gradients", Work::receive, Stream::receive_next, shape, reversed));
+  block.backward = receive(scenario, block, "receive gradients", Stream::receive_next, shape, reversed);
   return block;
 }
 

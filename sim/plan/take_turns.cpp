@@ -17,7 +17,7 @@ std::vector<Segment> segments_of(const std::vector<Visit>& visits, const std::ve
     Visit part = visit;
     part.lane = lane;
     bool exchanging = false;
-    for (std::uint32_t o = 0; o < ops.size(); ++o) {
+    for (std::uint32_t o = visit.first_op; o < ops.size(); ++o) {
       if (exchanges(ops[o])) exchanging = true;
       // What runs beside an exchange is issued with it.
       if (!exchanging || o + 1 == ops.size() || ops[o + 1].beside_exchange) continue;

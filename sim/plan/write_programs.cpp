@@ -74,14 +74,20 @@ class Writer {
     }
     const auto slots = stage_slots(scenario, stage);
     for (const schedule::Slot& slot : slots) chunks[static_cast<std::size_t>(slot.chunk)].see(slot.microbatch);
+    std::vector<Visit> before;  // of the slot before, whose own receives are posted already
     for (std::size_t i = 0; i < slots.size(); ++i) {
       auto visits = visits_of(slots[i], chunks, group);
+      auto posted = posted_ahead(visits);
       if (pairs(slots, i)) {
-        visits = take_turns(visits, visits_of(slots[i + 1], chunks, group), plan_.blocks);
-        ++i;
+        auto second = visits_of(slots[++i], chunks, group);
+        const auto posted_too = posted_ahead(second);
+        posted.insert(posted.end(), posted_too.begin(), posted_too.end());
+        visits = take_turns(visits, second, plan_.blocks);
       }
-      program.visits.insert(program.visits.end(), visits.begin(), visits.end());
+      append(program.visits, before, posted);
+      before = std::move(visits);
     }
+    append(program.visits, before, {});
     Visit step;
     step.block = optimizer;
     step.slot = static_cast<std::int32_t>(program.slots++);
@@ -102,6 +108,27 @@ class Writer {
       last_microbatch = std::max(last_microbatch, microbatch);
     }
   };
+
+  // The transfer that the visits begin with where it needs nothing of this rank (overlap_p2p_comm): taken out of them.
+  std::vector<Visit> posted_ahead(std::vector<Visit>& visits) const {
+    if (!plan_.scenario->training.overlap_p2p_comm || visits.empty()) return {};
+    Visit& first = visits.front();
+    const auto& ops = ops_of(plan_.blocks[static_cast<std::size_t>(first.block)], first.direction);
+    if (ops.empty() || ops.front().work != Work::receive) return {};
+    Visit transfer = first;
+    transfer.end_op = first.first_op = 1;
+    return {transfer};
+  }
+
+  // Adds visits, and among them the transfers that are posted beside them: behind the last wait for a transfer, which
+  // waits for all that were posted before it.
+  static void append(std::vector<Visit>& program, const std::vector<Visit>& visits, const std::vector<Visit>& posted) {
+    const auto waits = [](const Visit& visit) { return visit.first_op == 1 && visit.layer < 0; };
+    const auto last = std::find_if(visits.rbegin(), visits.rend(), waits).base();
+    program.insert(program.end(), visits.begin(), last);
+    program.insert(program.end(), posted.begin(), posted.end());
+    program.insert(program.end(), last, visits.end());
+  }
 
   // A forward and the backward behind it that take turns: of different microbatches or virtual stages.
   bool pairs(const std::vector<schedule::Slot>& slots, std::size_t i) const {

@@ -50,6 +50,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"training.tp_comm_overlap"},
     {"training.overlap_grad_reduce"},
     {"training.overlap_param_gather"},
+    {"training.overlap_p2p_comm", {"overlap_p2p_communication"}},
     {"training.schedule"},
     {"training.total_tokens"},
     {"optimizer", {}, true},

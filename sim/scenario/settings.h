@@ -53,7 +53,8 @@ struct Training {
   CudaGraphs cuda_graphs = CudaGraphs::none;
   std::set<std::string> cuda_graph_scope;  // modules that are captured; empty: whole layers
   bool tp_comm_overlap = false, overlap_grad_reduce = false, overlap_param_gather = false;
-  double total_tokens = 0;  // 0: not stated
+  bool overlap_p2p_comm = false;  // pipeline receives are posted one visit ahead
+  double total_tokens = 0;        // 0: not stated
   std::int64_t iterations = 1;
 };
 

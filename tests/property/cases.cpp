@@ -73,10 +73,10 @@ std::string Case::text() const {
          (vpp > 1 ? ", vpp: " + number(vpp) : "") + ", ep: " + number(ep) + ", etp: " + number(etp) +
          " }\ntraining: { micro_batch_size: " + number(mbs) +
          ", global_batch_size: " + number(mbs * dp * microbatches) + ", seq_length: " + number(seq) +
-         (schedule.empty() ? "" : ", schedule: " + schedule) + training + " }\noptimizer: { kind: " + kind +
-         ", gradient_accumulation_fusion: " + (fused ? "true" : "false") + ", sharding: " + sharding +
-         " }\nmemory: " + memory + "\nmoe: { dispatcher: " + dispatcher + ", policies: " + policies +
-         " }\nrouting: " + routing + "\n";
+         (schedule.empty() ? "" : ", schedule: " + schedule) + (overlap_p2p ? ", overlap_p2p_comm: true" : "") +
+         training + " }\noptimizer: { kind: " + kind + ", gradient_accumulation_fusion: " + (fused ? "true" : "false") +
+         ", sharding: " + sharding + " }\nmemory: " + memory + "\nmoe: { dispatcher: " + dispatcher +
+         ", policies: " + policies + " }\nrouting: " + routing + "\n";
 }
 
 std::shared_ptr<const scenario::Scenario> Case::make() const { return test::scenario_from(text()); }
@@ -109,6 +109,7 @@ rc::Gen<Case> split_case() {
     c.sharding = *element<std::string>("zero1", "ddp");
     c.memory = any_recompute(c);
     c.policies = any_policies(c);
+    c.overlap_p2p = *element(false, true);
     const std::size_t chunks = c.policies.find("chunks: 3 }");
     if (chunks != std::string::npos && *element(false, true)) c.policies.insert(chunks + 9, ", pipelined: true");
     return c;

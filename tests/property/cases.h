@@ -23,6 +23,7 @@ struct Case {
   std::int64_t copies = 1;  // a stage has so many times the ranks that it needs
   std::int64_t mbs = 1, microbatches = 1, seq = 64;
   std::string schedule;  // empty: the default
+  bool overlap_p2p = false;
   std::string sharding = "zero1", kind = "adam";
   bool fused = true;     // gradient accumulation
   std::string training;  // further keys, each behind a comma
