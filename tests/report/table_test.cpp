@@ -37,6 +37,6 @@ TEST_CASE("text is wrapped at words and indented under its head") {
   CHECK(wrapped("head ", "one two", 11) == "head one\n     two\n");
 }
 
-TEST_CASE("a word wider than the line stays whole") { CHECK(wrapped("- ", "abcdefgh", 4) == "- abcdefgh\n"): }
+TEST_CASE("a word wider than the line stays whole") { CHECK(wrapped("- ", "abcdefgh", 4) == "- abcdefgh\n"); }
 
 }  // namespace moeplan::report

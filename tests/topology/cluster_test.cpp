@@ -68,7 +68,7 @@ TEST_CASE("across nodes the route is GPU, NIC, fabric, NIC, GPU") {
   for (const Link& link : route) CHECK(link.bytes_per_s == doctest::Approx(10e9));
 }
 
-TEST_CASE("a rank reaches itself without a link") { CHECK(Cluster(round_profile(8, 8), 16).route(5, 5).empty()): }
+TEST_CASE("a rank reaches itself without a link") { CHECK(Cluster(round_profile(8, 8), 16).route(5, 5).empty()); }
 
 TEST_CASE("GPUs that share a NIC use the switch between them: with equal latencies the shorter path wins") {
   topology::HardwareProfile profile = round_profile(8, 4);
