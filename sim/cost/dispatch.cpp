@@ -6,21 +6,29 @@
 
 #include "base/check.h"
 #include "cost/collectives.h"
+#include "cost/roofline.h"
 
 // docs/models.md, Dispatch kernels.
 namespace moeplan::cost {
 namespace {
 
 struct Law {
-  double launch_s = 0, rate = 0;
+  double launch_s = 0, rate = 0, exponent = 1, token_s = 0;
 };
 
 Law law_of(const DispatchKernel& kernel, const topology::HardwareProfile& profile) {
   const topology::HardwareProfile::Dispatch& keys = profile.dispatch;
   const double sms = kernel.sms > 0 ? static_cast<double>(kernel.sms) : keys.sms->value;
+  const auto law = [&](const topology::OptionalValue& launch, const topology::OptionalValue& rate_per_sm,
+                       const topology::OptionalValue& cap, const topology::OptionalValue& exponent,
+                       const topology::OptionalValue& token_cost) {
+    return Law{launch->value, std::min(sms * rate_per_sm->value, cap->value), exponent ? exponent->value : 1,
+               token_cost ? token_cost->value / sms : 0};
+  };
   if (kernel.combine)
-    return {keys.combine_launch->value, std::min(sms * keys.combine_rate_per_sm->value, keys.combine_cap->value)};
-  return {keys.launch->value, std::min(sms * keys.rate_per_sm->value, keys.cap->value)};
+    return law(keys.combine_launch, keys.combine_rate_per_sm, keys.combine_cap, keys.combine_exponent,
+               keys.combine_token_cost);
+  return law(keys.launch, keys.rate_per_sm, keys.cap, keys.exponent, keys.token_cost);
 }
 
 // Bytes through the ports of one member, in the direction of dispatch.
@@ -114,7 +122,12 @@ void dispatch_finish(const DispatchKernel& kernel, std::span<const std::int64_t>
       continue;
     }
     // Forwarding is pipelined with the NICs: the longest binds. Combine sends the same bytes the other way.
-    finish_s[i] = law.launch_s + std::max({inside / law.rate, nic_s(member.nic_send), nic_s(member.nic_receive)});
+    // Tokens as many as a balanced exchange of as many rows has.
+    const double tokens = inside / (rank_share * kernel.top_k * kernel.row_bytes);
+    finish_s[i] = power_join(
+        law.launch_s,
+        std::max({inside / law.rate + tokens * law.token_s, nic_s(member.nic_send), nic_s(member.nic_receive)}),
+        law.exponent);
   }
 }
 

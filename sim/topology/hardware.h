@@ -62,11 +62,12 @@ struct HardwareProfile {
     Value loss_efficiency;     // for softmax cross-entropy
   } memory_bound;
 
-  // Kernels that deduplicate rows by rank (DeepEP, HybridEP): t = launch + bytes / min(SMs * rate_per_sm, cap). All
-  // keys or none.
+  // Kernels that deduplicate rows by rank (DeepEP, HybridEP): launch joined by `exponent` with
+  // bytes / min(SMs * rate_per_sm, cap) + tokens * token_cost / SMs. All keys or none, but for exponents (default 1)
+  // and token costs (default 0).
   struct Dispatch {
-    OptionalValue launch, rate_per_sm, cap;
-    OptionalValue combine_launch, combine_rate_per_sm, combine_cap;
+    OptionalValue launch, rate_per_sm, cap, exponent, token_cost;
+    OptionalValue combine_launch, combine_rate_per_sm, combine_cap, combine_exponent, combine_token_cost;
     OptionalValue sms;  // multiprocessors that the kernels take
   } dispatch;
 

@@ -63,9 +63,13 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("dispatch", "launch", dispatch.launch, Quantity::seconds);
   visit("dispatch", "rate_per_sm", dispatch.rate_per_sm, Quantity::bytes_per_second);
   visit("dispatch", "cap", dispatch.cap, Quantity::bytes_per_second);
+  visit("dispatch", "exponent", dispatch.exponent, Quantity::exponent);
+  visit("dispatch", "token_cost", dispatch.token_cost, Quantity::seconds);
   visit("dispatch", "combine_launch", dispatch.combine_launch, Quantity::seconds);
   visit("dispatch", "combine_rate_per_sm", dispatch.combine_rate_per_sm, Quantity::bytes_per_second);
   visit("dispatch", "combine_cap", dispatch.combine_cap, Quantity::bytes_per_second);
+  visit("dispatch", "combine_exponent", dispatch.combine_exponent, Quantity::exponent);
+  visit("dispatch", "combine_token_cost", dispatch.combine_token_cost, Quantity::seconds);
   visit("dispatch", "sms", dispatch.sms, Quantity::count);
   visit("host", "launch", profile.host.launch, Quantity::seconds);
   visit("host", "operation", profile.host.operation, Quantity::seconds);

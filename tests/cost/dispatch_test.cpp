@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "cost/collectives.h"
 #include "support.h"
 
@@ -62,6 +64,22 @@ TEST_CASE("a dispatch inside one node by hand") {
   kernel.combine = true;  // 1 MB over 50 GB/s and 20 us
   CHECK(dispatch_time_s(kernel, rows, first_ranks(2), cluster, profile) == Approx(40e-6));
   CHECK(dispatch_time_s(kernel, Matrix(4, 0), first_ranks(2), cluster, profile) == 0);
+}
+
+TEST_CASE("a cost of each token on the multiprocessors, and the join with the launch, by hand") {
+  auto profile = round_kernels();
+  profile.dispatch.token_cost = value(100e-9);
+  const topology::Cluster cluster(profile, 16);
+  DispatchKernel kernel{.row_bytes = 1000, .experts = 4, .top_k = 2};
+  // As above, 12.5 us of bytes; 600 tokens of 100 ns over 8 multiprocessors are 7.5 us; 10 us of launch.
+  CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) == Approx(30e-6));
+  kernel.sms = 20;  // 10 us at the cap, 3 us of tokens
+  CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) == Approx(23e-6));
+  profile.dispatch.exponent = value(2);
+  CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) ==
+        Approx(std::sqrt(13.0 * 13 + 100) * 1e-6));
+  kernel.combine = true;  // has keys of its own
+  CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) == Approx(40e-6));
 }
 
 TEST_CASE("a hot rank receives for longer than the others") {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "config/document.h"
+#include "cost/bytes_matrix.h"
 #include "measurements/collective_table.h"
 #include "model/architecture.h"
 #include "model/import_hf.h"
@@ -205,8 +206,7 @@ void nccl_log(std::string_view bytes) {
       require(row.size_bytes >= 1 && row.time_s > 0, "a row that was taken has a size and a time");
     }
     std::vector<std::string> left_out;
-    const std::string yaml =
-        measurements::tables_yaml(measurements::collect(log.rows), {}, left_out);
+    const std::string yaml = measurements::tables_yaml(measurements::collect(log.rows), {}, left_out);
     base::Faults faults;
     config::Reader reader(reads_back(yaml), faults);
     topology::read_collectives(reader, "collectives", faults);
@@ -214,22 +214,27 @@ void nccl_log(std::string_view bytes) {
   });
 }
 
+void bytes_matrix(std::string_view bytes) {
+  taken_or_refused(
+      [&] {
+        base::Faults faults;
+        const cost::BytesMatrix matrix = cost::read_bytes_matrix(text_of(bytes), "input", faults);
+        faults.throw_if_any();
+        require(matrix.bytes.size() == matrix.ranks * matrix.ranks, "a matrix that was taken is square");
+        for (const std::int64_t one : matrix.bytes) require(one >= 0, "bytes are never negative");
+      },
+      100);
+}
+
 constexpr std::array kTargets = {
-    Target{"scenario", scenario},
-    Target{"model", model},
-    Target{"profile", profile},
-    Target{"hf_config", hf_config},
-    Target{"stages", stages},
-    Target{"megatron", megatron},
-    Target{"nccl_log", nccl_log},
-    Target{"esft", esft},
-    Target{"counts_csv", counts_csv},
-    Target{"runs_csv", runs_csv},
-    Target{"counts_jsonl", counts_jsonl},
-    Target{"npy", npy},
-    Target{"npz", npz},
-    Target{"gptoss", gptoss},
-    Target{"olmoe", olmoe},
+    Target{"scenario", scenario}, Target{"model", model},
+    Target{"profile", profile},   Target{"hf_config", hf_config},
+    Target{"stages", stages},     Target{"megatron", megatron},
+    Target{"nccl_log", nccl_log}, Target{"bytes_matrix", bytes_matrix},
+    Target{"esft", esft},         Target{"counts_csv", counts_csv},
+    Target{"runs_csv", runs_csv}, Target{"counts_jsonl", counts_jsonl},
+    Target{"npy", npy},           Target{"npz", npz},
+    Target{"gptoss", gptoss},     Target{"olmoe", olmoe},
 };
 
 }  // namespace

@@ -30,6 +30,17 @@ const std::vector<Command> kCommands = {
     {"run quickstart", {"run", "scenarios/quickstart.yaml"}, 0.3, 100},
     {"chunks quickstart", {"chunks", "scenarios/quickstart.yaml"}, 2.0, 0},
     {"compare quickstart", {"compare", "scenarios/quickstart.yaml"}, 10.0, 0},
+    {"exchange of 64 skewed ranks, blocking 4:1",
+     {"collective", "all_to_all", "--bytes-matrix", "tests/data/network/m64_zipf1.csv", "--gpus-per-node", "8",
+      "--scale-up", "360 GB/s", "--scale-up-latency", "1 us", "--nic", "45 GB/s", "--nic-latency", "5 us",
+      "--oversubscription", "4"},
+     0.05,
+     0},
+    {"uniform exchange of 1024 ranks",
+     {"collective", "all_to_all", "--uniform", "1 MB", "--ranks", "1024", "--gpus-per-node", "8", "--scale-up",
+      "360 GB/s", "--nic", "45 GB/s", "--oversubscription", "4"},
+     0.05,
+     100},
 };
 
 struct Measured {
