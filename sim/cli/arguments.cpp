@@ -118,13 +118,23 @@ void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
                                    "Examples:\n"
                                    "  moeplan validate runs.csv\n"
                                    "  moeplan validate runs.csv --filter gpu=h100-sxm --filter use=mem --json -\n"
+                                   "  moeplan validate --operators gemm.csv --filter gpu=H200-SXM\n"
                                    "Exit status: 0 done, 1 some rows are wrong, 2 the table is.");
   validate.add_option("RUNS", arguments.input, "Table of measured runs, as CSV (docs/runs.md)")->required();
+  CLI::Option* operators = validate.add_flag("--operators", arguments.operators,
+                                             "The table holds timed operations, as CSV or JSON lines "
+                                             "(docs/operators.md)");
+  validate
+      .add_option("--hardware", arguments.operators_hardware,
+                  "With --operators: predict every row from this profile (default: the one that its gpu names)")
+      ->type_name("ID")
+      ->needs(operators);
   validate.add_option("--filter", texts.filters, "Only rows whose cell in COLUMN is VALUE (repeatable)")
       ->type_name("COLUMN=VALUE")
       ->allow_extra_args(false);
   validate.add_option("--markdown", arguments.markdown, "Also write the report as Markdown (docs/validation.md)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(operators);
   add_data_option(validate, arguments);
   add_output_options(validate, arguments);
   validate

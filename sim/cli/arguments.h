@@ -49,7 +49,9 @@ struct Arguments {
   std::string hardware = "h100-sxm", model_out;
   std::string id;                                            // import runs: the row, "" to list all
   std::vector<std::pair<std::string, std::string>> filters;  // validate: (column, value)
-  std::string markdown;                                      // validate: file of the report, "" for none
+  bool operators = false;                                    // validate: the input holds timed operations
+  std::string operators_hardware;  // and this profile predicts them all, "" for the one of each row
+  std::string markdown;            // validate: file of the report, "" for none
   std::int64_t gpus = 0, vocabulary = 0;
 };
 

@@ -33,7 +33,7 @@ int dispatch(const Context& context) {
     case Command::import_runs:
       return import_runs_command(context);
     case Command::validate:
-      return validate_command(context);
+      return context.arguments.operators ? validate_operators_command(context) : validate_command(context);
   }
   return 3;
 }

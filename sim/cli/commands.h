@@ -22,10 +22,11 @@ int compare_command(const Context& context);     // 1 when no set of policies fi
 int explain_command(const Context& context);     // 1 when it does not fit and no change makes it fit
 int trace_info_command(const Context& context);  // 1 when a check fails
 int list_command(const Context& context);
-int import_hf_command(const Context& context);        // a config.json into a model file
-int import_megatron_command(const Context& context);  // a launch script or a dump of arguments into a scenario
-int import_runs_command(const Context& context);      // a row of a table of measured runs into a scenario, or a list
-int validate_command(const Context& context);         // 1 when a row has errors
+int import_hf_command(const Context& context);           // a config.json into a model file
+int import_megatron_command(const Context& context);     // a launch script or a dump of arguments into a scenario
+int import_runs_command(const Context& context);         // a row of a table of measured runs into a scenario, or a list
+int validate_command(const Context& context);            // 1 when a row has errors
+int validate_operators_command(const Context& context);  // the same, for a table of timed operations
 
 // --strict: throws an Error with each family of operations whose cost model reads an assumed value of the profile.
 void require_evidence(const topology::HardwareProfile& profile);

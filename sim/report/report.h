@@ -7,6 +7,7 @@
 #include "search/compare.h"
 #include "search/evaluate.h"
 #include "search/explain.h"
+#include "search/operators.h"
 #include "search/sweep.h"
 #include "search/validate.h"
 
@@ -44,5 +45,9 @@ std::string trace_json(const routing::Trace& trace, const std::vector<std::int64
 std::string validate_text(const search::Validation& validation);
 std::string validate_json(const search::Validation& validation);
 std::string validate_markdown(const search::Validation& validation);
+
+// validate --operators.
+std::string operators_text(const search::OperatorValidation& validation);
+std::string operators_json(const search::OperatorValidation& validation);
 
 }  // namespace moeplan::report
