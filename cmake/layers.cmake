@@ -1,6 +1,6 @@
 # The one table of which folder of sim/ may use which (architecture: one direction).
 # Used twice: to link each static library, and by tests/include_direction.cmake to check #include lines.
-set(MOEPLAN_LAYERS base config model routing topology cost measurements policy schedule scenario runs plan memory engine search report cli)
+set(MOEPLAN_LAYERS base config model routing topology cost measurements calibrate policy schedule scenario runs plan memory engine search report cli)
 set(MOEPLAN_DEPS_base "")
 set(MOEPLAN_DEPS_config base)
 set(MOEPLAN_DEPS_model base config)
@@ -8,6 +8,7 @@ set(MOEPLAN_DEPS_routing base config)
 set(MOEPLAN_DEPS_topology base config)
 set(MOEPLAN_DEPS_cost base config model routing topology)
 set(MOEPLAN_DEPS_measurements base config model routing topology cost)
+set(MOEPLAN_DEPS_calibrate base config model routing topology cost measurements)
 set(MOEPLAN_DEPS_policy base config model routing topology cost)
 set(MOEPLAN_DEPS_schedule base config)
 set(MOEPLAN_DEPS_scenario base config model routing topology cost policy schedule)
@@ -16,5 +17,5 @@ set(MOEPLAN_DEPS_plan base config model routing topology cost policy schedule sc
 set(MOEPLAN_DEPS_memory base config model routing topology cost policy schedule scenario plan)
 set(MOEPLAN_DEPS_engine base config model routing topology cost policy schedule scenario plan)
 set(MOEPLAN_DEPS_search base config model routing topology cost measurements policy schedule scenario runs plan memory engine)
-set(MOEPLAN_DEPS_report base config model routing topology cost measurements policy schedule scenario runs plan memory engine search)
-set(MOEPLAN_DEPS_cli base config model routing topology cost measurements policy schedule scenario runs plan memory engine search report)
+set(MOEPLAN_DEPS_report base config model routing topology cost measurements calibrate policy schedule scenario runs plan memory engine search)
+set(MOEPLAN_DEPS_cli base config model routing topology cost measurements calibrate policy schedule scenario runs plan memory engine search report)

@@ -146,6 +146,33 @@ void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
                     "Wall time, operations and memory of moeplan itself, on standard error");
 }
 
+void add_calibrate(CLI::App& app, Arguments& arguments, Texts& texts) {
+  CLI::App& calibrate = add_command(app, "calibrate", "Hardware profiles from measurements",
+                                    "Examples:\n"
+                                    "  moeplan calibrate fit gemm.csv attention.csv -o my-h200.yaml");
+  calibrate.require_subcommand(1);
+  CLI::App& fit = add_command(calibrate, "fit", "Values of a hardware profile from timed operations",
+                              "Examples:\n"
+                              "  moeplan calibrate fit gemm.csv attention.csv -o my-h200.yaml\n"
+                              "  moeplan calibrate fit device.jsonl --base h200-sxm -o hw_profiles/ours.yaml\n"
+                              "  moeplan calibrate fit moe.csv --filter library=triton --library triton -o ours.yaml\n"
+                              "Exit status: 0 done, 1 a cost model fits poorly and nothing is written, 2 bad input.");
+  fit.add_option("TABLE", arguments.tables, "Tables of timed operations, CSV or JSON lines (docs/operators.md)")
+      ->required();
+  fit.add_option("--base", arguments.base, "Profile whose other values stay (default: the one that the rows name)")
+      ->type_name("ID|FILE");
+  fit.add_option("-o,--output", arguments.out, "Write the profile there")->type_name("FILE");
+  fit.add_option("--library", arguments.library, "Put the values below this library of the profile")->type_name("NAME");
+  fit.add_option("--filter", texts.filters, "Only rows whose cell in COLUMN is VALUE (repeatable)")
+      ->type_name("COLUMN=VALUE")
+      ->allow_extra_args(false);
+  fit.add_flag("--shapes", arguments.shapes,
+               "Put the timed products and attention calls into the profile: looked up, and interpolated between");
+  fit.add_flag("--force", arguments.force, "Write the profile even where a cost model fits poorly");
+  add_data_option(fit, arguments);
+  add_output_options(fit, arguments);
+}
+
 void add_explain(CLI::App& app, Arguments& arguments, Texts& texts) {
   CLI::App& explain =
       add_command(app, "explain", "Why does it run out of memory, and which change of settings helps at which cost?",
@@ -242,6 +269,7 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
   add_import_commands(app, arguments);
   add_import_runs(app, arguments);
   add_validate(app, arguments, texts);
+  add_calibrate(app, arguments, texts);
 }
 
 std::vector<std::string> names_of_commands(const CLI::App& app) {
@@ -304,6 +332,7 @@ Command command_of(const CLI::App& app) {
   if (name == "trace") return Command::trace_info;
   if (name == "list") return Command::list;
   if (name == "validate") return Command::validate;
+  if (name == "calibrate") return Command::calibrate_fit;
   if (name == "import") {
     const std::string& kind = selected(app).get_name();
     return kind == "megatron" ? Command::import_megatron : kind == "runs" ? Command::import_runs : Command::import_hf;

@@ -32,6 +32,8 @@ int dispatch(const Context& context) {
       return import_megatron_command(context);
     case Command::import_runs:
       return import_runs_command(context);
+    case Command::calibrate_fit:
+      return calibrate_fit_command(context);
     case Command::validate:
       return context.arguments.operators ? validate_operators_command(context) : validate_command(context);
   }
@@ -43,6 +45,7 @@ std::vector<std::string> inputs_of(const Arguments& arguments) {
   std::vector<std::string> inputs;
   if (!arguments.scenario.empty()) inputs.push_back(arguments.scenario);
   if (arguments.command == Command::validate) inputs.push_back(arguments.input);
+  inputs.insert(inputs.end(), arguments.tables.begin(), arguments.tables.end());
   if (!arguments.trace.empty()) inputs.push_back(routing::split_trace_path(arguments.trace).file);
   return inputs;
 }

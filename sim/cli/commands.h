@@ -27,6 +27,7 @@ int import_megatron_command(const Context& context);     // a launch script or a
 int import_runs_command(const Context& context);         // a row of a table of measured runs into a scenario, or a list
 int validate_command(const Context& context);            // 1 when a row has errors
 int validate_operators_command(const Context& context);  // the same, for a table of timed operations
+int calibrate_fit_command(const Context& context);       // 1 when a cost model fits poorly, without --force
 
 // --strict: throws an Error with each family of operations whose cost model reads an assumed value of the profile.
 void require_evidence(const topology::HardwareProfile& profile);

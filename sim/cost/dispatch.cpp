@@ -12,15 +12,18 @@ namespace moeplan::cost {
 namespace {
 
 struct Law {
-  double launch_s = 0, rate = 0;
+  double launch_s = 0, rate = 0, token_s = 0;
 };
 
 Law law_of(const DispatchKernel& kernel, const topology::HardwareProfile& profile) {
   const topology::HardwareProfile::Dispatch& keys = profile.dispatch;
   const double sms = kernel.sms > 0 ? static_cast<double>(kernel.sms) : keys.sms->value;
+  const topology::OptionalValue& token = kernel.combine ? keys.combine_token : keys.token;
+  const double token_s = token ? token->value / sms : 0;
   if (kernel.combine)
-    return {keys.combine_launch->value, std::min(sms * keys.combine_rate_per_sm->value, keys.combine_cap->value)};
-  return {keys.launch->value, std::min(sms * keys.rate_per_sm->value, keys.cap->value)};
+    return {keys.combine_launch->value, std::min(sms * keys.combine_rate_per_sm->value, keys.combine_cap->value),
+            token_s};
+  return {keys.launch->value, std::min(sms * keys.rate_per_sm->value, keys.cap->value), token_s};
 }
 
 // Bytes through the ports of one member, in the direction of dispatch.
@@ -29,6 +32,7 @@ struct Member {
   std::size_t first = 0, peers = 1;            // its domain's members are first .. first + peers - 1 of the order below
   double inside_send = 0, inside_receive = 0;  // scale-up, its own rank included: the kernel copies those rows, too
   double nic_send = 0, nic_receive = 0;
+  double routed_rows = 0;  // of its own tokens
 };
 
 // Members sorted by domain; `order[place[i]] == i`.
@@ -88,6 +92,7 @@ void dispatch_finish(const DispatchKernel& kernel, std::span<const std::int64_t>
     for (std::size_t j = 0; j < count; ++j) {
       const auto routed = static_cast<double>(rows[i * count + j]) * kernel.row_bytes;
       if (routed <= 0) continue;
+      sender.routed_rows += static_cast<double>(rows[i * count + j]);
       Member& receiver = members[j];
       const double deduplicated = routed * rank_share;
       receiver.inside_receive += deduplicated;
@@ -114,7 +119,9 @@ void dispatch_finish(const DispatchKernel& kernel, std::span<const std::int64_t>
       continue;
     }
     // Forwarding is pipelined with the NICs: the longest binds. Combine sends the same bytes the other way.
-    finish_s[i] = law.launch_s + std::max({inside / law.rate, nic_s(member.nic_send), nic_s(member.nic_receive)});
+    const double tokens_s = member.routed_rows / kernel.top_k * law.token_s;
+    finish_s[i] =
+        law.launch_s + tokens_s + std::max({inside / law.rate, nic_s(member.nic_send), nic_s(member.nic_receive)});
   }
 }
 

@@ -39,7 +39,9 @@ struct Measurement {
   Family family = Family::gemm;
   cost::Precision precision = cost::Precision::bf16;
   cost::GemmPass pass = cost::GemmPass::forward;  // gemm and grouped_gemm
-  bool backward = false, causal = true;           // attention
+  double gradient_bytes = cost::kGradientBytes;   // wgrad: read and written an element
+  bool backward = false, causal = true;           // attention; dispatch: backward is combine
+  bool cache_write = false;                       // attention that also writes keys and values to a paged cache
   Shape shape;
   std::vector<std::int64_t> group_rows;  // grouped_gemm and moe_layer: rows of each group on this GPU
   std::optional<double> nic_bandwidth;   // bytes/s a GPU, where the row states it

@@ -34,18 +34,43 @@ double moe_layer_s(const Measurement& row, const HardwareProfile& profile) {
   const double activation_bytes = rows * (2 * real(s.n) + in * real(inter));
   const double gather_bytes = real(s.hidden) * in * (rows + real(s.tokens));
   const double sum_bytes = 2 * real(s.hidden) * (rows + real(s.tokens));
-  return cost::grouped_gemm_time_s(row.group_rows, s.n, s.hidden, cost::GemmPass::forward, profile, row.precision) +
+  const auto& overhead = profile.grouped_gemm.layer_overhead;
+  return (overhead ? overhead->value : 0) +
+         cost::grouped_gemm_time_s(row.group_rows, s.n, s.hidden, cost::GemmPass::forward, profile, row.precision) +
          cost::grouped_gemm_time_s(row.group_rows, s.hidden, inter, cost::GemmPass::forward, profile, row.precision) +
          cost::memory_bound_time_s(activation_bytes, cost::MemoryAccess::streaming, profile) +
          cost::memory_bound_time_s(gather_bytes, cost::MemoryAccess::permute, profile) +
          cost::memory_bound_time_s(sum_bytes, cost::MemoryAccess::permute, profile);
 }
 
-double attention_s(const Measurement& row, const HardwareProfile& profile) {
+// Tables state gated layers (gate and up n wide together); of a layer without a gate a third of those weights is not
+// there. What no memory could have read in the time was not read.
+bool reads_too_fast(const Measurement& row, const HardwareProfile& profile) {
+  const auto active = std::count_if(row.group_rows.begin(), row.group_rows.end(), [](std::int64_t r) { return r > 0; });
+  const double bytes = 1.5 * cost::operand_bytes(row.precision) * static_cast<double>(active) * real(row.shape.n) *
+                       real(row.shape.hidden);
+  return bytes / row.seconds > profile.device.memory_bandwidth.value;
+}
+
+// Inference kernels write keys and values to a paged cache before they attend: a fixed cost a token, and bytes that are
+// read and written.
+double cache_write_s(const Shape& s, const HardwareProfile& profile) {
+  if (!profile.attention.cache_token) return 0;
+  const double tokens = real(s.batch) * real(s.seq);
+  const double bytes = 2 * 2 * tokens * real(s.kv_heads) * real(s.qk_dim + s.v_dim);
+  return tokens * profile.attention.cache_token->value + bytes / profile.memory_bound.bandwidth.value;
+}
+
+cost::ShapeTime attention_time(const Measurement& row, const HardwareProfile& profile) {
   const Shape& s = row.shape;
-  const cost::AttentionShape shape{s.batch, s.heads, s.seq, s.qk_dim, s.v_dim};
-  return row.backward ? cost::attention_backward_time_s(shape, profile)
-                      : cost::attention_forward_time_s(shape, profile);
+  cost::ShapeTime time = cost::attention_time({s.batch, s.heads, s.seq, s.qk_dim, s.v_dim}, row.backward, profile);
+  if (row.cache_write && !row.backward) time.seconds += cache_write_s(s, profile);
+  return time;
+}
+
+void take(const cost::ShapeTime& time, Prediction& result) {
+  result.seconds = time.seconds;
+  result.basis = time.basis;
 }
 
 double memory_s(const Measurement& row, const HardwareProfile& profile) {
@@ -169,41 +194,60 @@ const char* evidence_family(const Measurement& row) {
   MOEPLAN_CHECK(false, "unknown family");
 }
 
+bool has_products(const Measurement& row) {
+  return row.family == Family::gemm || row.family == Family::grouped_gemm || row.family == Family::moe_layer;
+}
+
 }  // namespace
 
-Prediction predict(const Measurement& row, const HardwareProfile& profile) {
+HardwareProfile profile_for(const Measurement& row, const HardwareProfile& profile) {
+  HardwareProfile burst = profile;
+  burst.gemm.sustained.reset();
+  const HardwareProfile::Library* library = topology::find_library(profile, row.library);
+  return library == nullptr ? burst : topology::with_library(std::move(burst), *library);
+}
+
+Prediction predict_seconds(const Measurement& row, const HardwareProfile& profile) {
   MOEPLAN_CHECK(row.status == Status::ok, "a row that was set aside has no prediction");
   Prediction result;
-  const bool products =
-      row.family == Family::gemm || row.family == Family::grouped_gemm || row.family == Family::moe_layer;
-  if (products && !cost::supports(profile, row.precision)) {
+  if (has_products(row) && !cost::supports(profile, row.precision)) {
     result.reason = fmt::format("the profile states no {} peak", cost::precision_name(row.precision));
     return result;
   }
   const Shape& s = row.shape;
+  if (row.family == Family::moe_layer && reads_too_fast(row, profile)) {
+    result.reason = "faster than device.memory_bandwidth reads the weights: a layer without a gate, or in a cache";
+    return result;
+  }
   switch (row.family) {
     case Family::gemm:
-      result.seconds = cost::gemm_time_s({s.m, s.n, s.k, row.pass}, profile, row.precision);
+      take(cost::gemm_time({s.m, s.n, s.k, row.pass, row.gradient_bytes}, profile, row.precision), result);
       break;
     case Family::grouped_gemm:
-      result.seconds = cost::grouped_gemm_time_s(row.group_rows, s.n, s.k, row.pass, profile, row.precision);
+      result.seconds =
+          cost::grouped_gemm_time_s(row.group_rows, s.n, s.k, row.pass, profile, row.precision, row.gradient_bytes);
       break;
     case Family::moe_layer:
       result.seconds = moe_layer_s(row, profile);
       break;
     case Family::attention:
-      result.seconds = attention_s(row, profile);
+      take(attention_time(row, profile), result);
       break;
     case Family::memory:
       result.seconds = memory_s(row, profile);
       break;
     case Family::collective:
     case Family::dispatch:
-      result = communication(row, profile);
-      break;
+      return communication(row, profile);
   }
+  return result;
+}
+
+Prediction predict(const Measurement& row, const HardwareProfile& profile) {
+  const HardwareProfile used = profile_for(row, profile);
+  Prediction result = predict_seconds(row, used);
   if (!result.seconds) return result;
-  const auto families = cost::family_evidence(profile, products ? row.precision : cost::Precision::bf16);
+  const auto families = cost::family_evidence(used, has_products(row) ? row.precision : cost::Precision::bf16);
   for (const cost::FamilyEvidence& family : families) {
     if (family.family != evidence_family(row)) continue;
     result.evidence = family.evidence;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string_view>
 
 #include "config/data.h"
 
@@ -51,7 +52,13 @@ topology::HardwareProfile load_profile(const std::string& reference, const std::
   base::Faults faults;
   const config::Catalogue catalogue("hw_profiles", data_dirs);
   const config::Node root = catalogue.load(reference, "", {option, 0, 0, {}});
-  topology::HardwareProfile profile = topology::read_hardware(root, reference, faults);
+  // A file's profile is called as the file.
+  const std::size_t slash = reference.find_last_of('/');
+  std::string id = slash == std::string::npos ? reference : reference.substr(slash + 1);
+  for (const char* end : {".yaml", ".yml"}) {
+    if (id.ends_with(end)) id.resize(id.size() - std::string_view(end).size());
+  }
+  topology::HardwareProfile profile = topology::read_hardware(root, id, faults);
   faults.throw_if_any();
   return profile;
 }

@@ -55,6 +55,19 @@ bool set_pass(const std::string& name, const std::string& layout, Measurement& r
   return true;
 }
 
+// What a weight gradient reads and writes an element: added to fp32 or bf16, or written alone. "bf16 out=fp32" of a
+// type and "acc=False" of a layout say it as the packed keys do.
+void set_gradient(Fields& fields, Measurement& row) {
+  if (row.pass != cost::GemmPass::wgrad) return;
+  std::string out = fields.first_text({"main_grad_dtype", "out_dtype"});
+  const std::size_t at = row.dtype.find("out=");
+  if (out.empty() && at != std::string::npos) out = row.dtype.substr(at + 4);
+  const bool alone =
+      fields.text("accumulate") == "False" || fields.text("layout").find("acc=False") != std::string::npos;
+  const double element = out == "bf16" ? 2 : 4;
+  row.gradient_bytes = alone ? element : 2 * element;
+}
+
 void unknown_kind(Fields& fields, const Measurement& row) {
   fields.skip(fmt::format("no cost model describes '{}'", base::shown_cell(row.kind)));
 }
@@ -66,6 +79,7 @@ void read_gemm(Fields& fields, Measurement& row) {
   row.shape.m = fields.needed("m");
   row.shape.n = fields.needed("n");
   row.shape.k = fields.needed("k");
+  set_gradient(fields, row);
   if (fields.integer("b").value_or(1) != 1) fields.skip("a batch of products");
 }
 
@@ -86,6 +100,7 @@ void read_grouped(Fields& fields, Measurement& row) {
   if (!set_pass(stage.empty() ? head_of(row.kind) : stage, "", row)) return unknown_kind(fields, row);
   set_precision(fields, row);
   const bool packed = !fields.text("ng").empty();
+  if (packed) set_gradient(fields, row);
   row.shape.n = fields.needed(packed ? "N" : "n");
   row.shape.k = fields.needed(packed ? "K" : "k");
   if (!fields.text("group_rows").empty()) return read_groups(fields, row, 0, 0);
@@ -127,6 +142,7 @@ void read_attention(Fields& fields, Measurement& row) {
   row.shape.kv_heads = fields.integer(packed ? "kv_head_num" : "kv_heads").value_or(row.shape.heads);
   row.shape.qk_dim = fields.needed(packed ? "qk_head_dim" : "head_dim");
   row.shape.v_dim = fields.integer("v_head_dim").value_or(row.shape.qk_dim);
+  row.cache_write = fields.text("note").find("KV-cache write") != std::string::npos;
 }
 
 void read_memory(Fields& fields, Measurement& row) {
@@ -275,6 +291,10 @@ const std::vector<std::string>& known_columns() {
                                                  "time_s",
                                                  "tflops",
                                                  "efficiency",
+                                                 "note",
+                                                 "accumulate",
+                                                 "out_dtype",
+                                                 "main_grad_dtype",
                                                  "peak_tflops"};
   return names;
 }

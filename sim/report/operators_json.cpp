@@ -28,7 +28,7 @@ Json row_json(const search::OperatorRow& row) {
           {"measured_from_rate", m.from_rate},
           {"predicted", row.predicted ? Json(*row.predicted) : Json()},
           {"error", error ? Json(*error) : Json()},
-          {"evidence", row.predicted ? Json(topology::evidence_name(row.evidence)) : Json()},
+          {"evidence", row.predicted ? Json(row.comes_from()) : Json()},
           {"weakest_value", text_or_null(row.weakest_key)}};
 }
 

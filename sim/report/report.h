@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/fit.h"
 #include "routing/trace.h"
 #include "search/chunk_sweep.h"
 #include "search/compare.h"
@@ -45,6 +46,10 @@ std::string trace_json(const routing::Trace& trace, const std::vector<std::int64
 std::string validate_text(const search::Validation& validation);
 std::string validate_json(const search::Validation& validation);
 std::string validate_markdown(const search::Validation& validation);
+
+// calibrate fit.
+std::string calibrate_text(const calibrate::Fit& fit);
+std::string calibrate_json(const calibrate::Fit& fit);
 
 // validate --operators.
 std::string operators_text(const search::OperatorValidation& validation);

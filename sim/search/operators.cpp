@@ -41,6 +41,7 @@ OperatorRow judge(const Measurement& row, const measurements::Profiles& profiles
   }
   result.predicted = prediction.seconds;
   result.evidence = prediction.evidence;
+  result.basis = prediction.basis;
   result.weakest_key = std::move(prediction.weakest_key);
   return result;
 }
@@ -111,6 +112,10 @@ void summarize(OperatorValidation& result) {
 std::optional<double> OperatorRow::error() const {
   if (status != Status::ok || !predicted || !(measurement->seconds > 0)) return std::nullopt;
   return *predicted / measurement->seconds - 1;
+}
+
+std::string OperatorRow::comes_from() const {
+  return basis == cost::Basis::model ? topology::evidence_name(evidence) : cost::basis_name(basis);
 }
 
 std::string size_class(const Measurement& row) {

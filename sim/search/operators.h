@@ -20,6 +20,9 @@ struct OperatorRow {
   std::optional<double> predicted;
   topology::Evidence evidence = topology::Evidence::assumed;  // the weakest of the values that were read
   std::string weakest_key;
+  cost::Basis basis = cost::Basis::model;
+  // "measured", "interpolated" or "extrapolated" of a profile with measured shapes, else the name of `evidence`.
+  std::string comes_from() const;
   // predicted / measured - 1
   std::optional<double> error() const;
 };

@@ -48,7 +48,9 @@ void check_network(const HardwareProfile::Network& network, config::Reader& sect
 void check_dispatch(const HardwareProfile& profile, config::Reader& section) {
   visit_keys(profile, [&](const char* name, const char* key, const auto& value, Quantity) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, OptionalValue>) {
-      if (std::string(name) == "dispatch" && !value && !section.has(key))
+      const std::string_view of = key;
+      const bool required = of != "token" && of != "combine_token";
+      if (std::string(name) == "dispatch" && required && !value && !section.has(key))
         section.fault(key, fmt::format("missing key '{}': the dispatch kernels need all their keys", key));
     }
   });
@@ -62,6 +64,9 @@ void check_peaks(const HardwareProfile& profile, config::Reader& gemm) {
   check("peak_fp8", profile.gemm.peak_fp8, "peak_fp8", profile.device.peak_fp8);
   check("peak_mxfp8", profile.gemm.peak_mxfp8, "peak_fp8", profile.device.peak_fp8);
   check("peak_fp4", profile.gemm.peak_fp4, "peak_fp4", profile.device.peak_fp4);
+  const topology::OptionalValue& sustained = profile.gemm.sustained;
+  if (sustained && sustained->value > profile.gemm.peak.value)
+    gemm.fault("sustained", "expected at most gemm.peak, the rate of short bursts");
 }
 
 }  // namespace moeplan::topology

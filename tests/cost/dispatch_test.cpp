@@ -64,6 +64,19 @@ TEST_CASE("a dispatch inside one node by hand") {
   CHECK(dispatch_time_s(kernel, Matrix(4, 0), first_ranks(2), cluster, profile) == 0);
 }
 
+TEST_CASE("multiprocessors spend time on each token beside the bytes") {
+  // As above, 1200 rows a rank with 2 a token: 600 tokens at 80 ns on 8 multiprocessors are 6 us more.
+  auto profile = round_kernels();
+  profile.dispatch.token = value(80e-9);
+  const topology::Cluster cluster(profile, 16);
+  DispatchKernel kernel{.row_bytes = 1000, .experts = 4, .top_k = 2};
+  CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) == Approx(28.5e-6));
+  kernel.combine = true;  // has its own: 20 us and 1 MB over 40 GB/s, and 600 x 40 ns / 8
+  CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) == Approx(45e-6));
+  profile.dispatch.combine_token = value(40e-9);
+  CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) == Approx(48e-6));
+}
+
 TEST_CASE("a hot rank receives for longer than the others") {
   const auto profile = round_kernels();
   const topology::Cluster cluster(profile, 16);

@@ -42,10 +42,11 @@ TEST_CASE("a GEMM row has its shape, type, pass and time") {
   CHECK(table.rows[2].pass == cost::GemmPass::forward);  // TN
   CHECK(table.rows[3].pass == cost::GemmPass::dgrad);    // NN
   CHECK(table.rows[4].pass == cost::GemmPass::wgrad);    // NT
+  CHECK(table.rows[4].gradient_bytes == 8);              // added to fp32
   CHECK(table.rows[6].precision == cost::Precision::nvfp4);
   // The last row is a whole MLP of which the table states two sizes only.
   CHECK(table.rows[8].status == Status::skipped);
-  CHECK(table.notes == std::vector<std::string>{"columns that are not read: source_path, pct_peak, note"});
+  CHECK(table.notes == std::vector<std::string>{"columns that are not read: source_path, pct_peak"});
 }
 
 TEST_CASE("grouped rows are spread evenly, and rows that say too little are set aside with the reason") {
@@ -80,6 +81,7 @@ TEST_CASE("attention rows, with a rate instead of a time where the table has no 
   CHECK(forward.family == Family::attention);
   CHECK_FALSE(forward.backward);
   CHECK(forward.shape.kv_heads == 4);
+  CHECK(forward.cache_write);
   CHECK(forward.library == "VLLM 0.24.0 vllm_flash_attn_fa3");
   // Causal and halved: 2 sequences, 64 heads, 12288^2 (128 + 128) FLOPs; the row says 599.51 TFLOP/s.
   CHECK(flop_of(forward) / forward.seconds == doctest::Approx(599.51e12).epsilon(1e-4));
