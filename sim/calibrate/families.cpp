@@ -177,7 +177,7 @@ Bounds bounds_of(const std::string& key, const topology::HardwareProfile& profil
   if (ends("launch") || ends("floor")) {
     bounds = {0.8 * shortest(rows), 0.02 * shortest(rows), 2 * shortest(rows)};
   } else if (ends("bandwidth")) {
-    bounds = {0, 0.02 * profile.device.memory_bandwidth.value, 1.2 * profile.device.memory_bandwidth.value};
+    bounds = {0, 0.02 * profile.device.memory_bandwidth.value, profile.device.memory_bandwidth.value};
   } else if (ends("exponent")) {
     bounds = {2, 1, 12};
   } else if (ends("efficiency") || ends("backward_rate")) {
@@ -194,7 +194,9 @@ Bounds bounds_of(const std::string& key, const topology::HardwareProfile& profil
     bounds = {300e9, 1e9, 1e13};
   } else if (ends("layer_overhead")) {
     bounds = {15e-6, 1e-7, 1e-3};
-  } else if (ends("group_overhead") || ends("group_issue")) {
+  } else if (ends("group_issue")) {
+    bounds = {5e-6, 1e-9, 1e-4};
+  } else if (ends("group_overhead")) {
     bounds = {2e-7, 1e-9, 1e-4};
   } else if (ends("cache_token")) {
     bounds = {1e-9, 1e-12, 1e-6};

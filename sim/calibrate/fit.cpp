@@ -11,6 +11,7 @@
 #include "calibrate/families.h"
 #include "calibrate/least_squares.h"
 #include "measurements/predict.h"
+#include "topology/hardware_keys.h"
 #include "topology/hardware_shapes.h"
 
 namespace moeplan::calibrate {
@@ -37,8 +38,9 @@ std::vector<double> errors_of(const Rows& rows, const HardwareProfile& profile) 
 void start_values(const FamilyRows& family, const FitOptions& options, HardwareProfile& profile,
                   std::vector<Unknown>& unknowns) {
   for (const std::string& key : family.keys) {
+    const bool stated = topology::value_at(profile, key) != nullptr;
     const Bounds bounds = bounds_of(key, profile, family.rows);
-    unknowns.push_back({bounds.start, bounds.low, bounds.high});
+    unknowns.push_back({bounds.start, bounds.low, bounds.high, stated});
     topology::set_value(profile, key, {bounds.start, topology::Evidence::measured, options.source});
   }
 }
@@ -58,18 +60,26 @@ Rows predictable(const Rows& rows, const HardwareProfile& profile) {
   return result;
 }
 
+// What the measurements hardly tell of stays near where it was: one row in a hundred says so, with this spread (of a
+// logarithm). A value that they do tell of moves by less than a hundredth for it.
+constexpr double kPriorShare = 0.01, kPriorSpread = 0.3;
+
 Solution solve(const FamilyRows& family, const std::vector<Unknown>& unknowns, const Rows& rows,
                HardwareProfile profile) {
-  return minimize(unknowns, rows.size(), kScale, [&](std::span<const double> values, std::span<double> residuals) {
-    for (std::size_t i = 0; i < family.keys.size(); ++i) {
-      // Sources are texts: only the number changes.
-      topology::Value value = *topology::value_at(profile, family.keys[i]);
-      value.value = values[i];
-      topology::set_value(profile, family.keys[i], std::move(value));
-    }
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      residuals[i] = std::log(*measurements::predict_seconds(*rows[i], profile).seconds / rows[i]->seconds);
-  });
+  const std::size_t keys = family.keys.size();
+  const double prior = kScale / kPriorSpread * std::sqrt(kPriorShare * static_cast<double>(rows.size()));
+  return minimize(
+      unknowns, rows.size() + keys, kScale, [&](std::span<const double> values, std::span<double> residuals) {
+        for (std::size_t i = 0; i < keys; ++i) {
+          // Sources are texts: only the number changes.
+          topology::Value value = *topology::value_at(profile, family.keys[i]);
+          value.value = values[i];
+          topology::set_value(profile, family.keys[i], std::move(value));
+          residuals[rows.size() + i] = unknowns[i].stated ? prior * std::log(values[i] / unknowns[i].start) : 0;
+        }
+        for (std::size_t i = 0; i < rows.size(); ++i)
+          residuals[i] = std::log(*measurements::predict_seconds(*rows[i], profile).seconds / rows[i]->seconds);
+      });
 }
 
 std::string shown(const Residual& residual) {
@@ -142,6 +152,14 @@ void store_library(const FitOptions& options, const Rows& rows, const std::vecto
       library.values.emplace_back(value.key, *topology::value_at(fitted, value.key));
     }
   }
+  // In the order of the key list, as a file that was read holds them.
+  std::vector<std::pair<std::string, topology::Value>> ordered;
+  topology::visit_keys(fitted, [&](const char* section, const char* key, const auto&, topology::Quantity) {
+    for (const auto& entry : library.values) {
+      if (entry.first == std::string(section) + "." + key) ordered.push_back(entry);
+    }
+  });
+  library.values = std::move(ordered);
 }
 
 // Of a shape that was timed several times the median (of an even number the lower one).

@@ -8,6 +8,7 @@ namespace moeplan::calibrate {
 // One unknown > 0; it is sought on a logarithmic scale between its bounds.
 struct Unknown {
   double start = 1, low = 0, high = 0;
+  bool stated = false;  // the start is what a profile says, not a guess; for those who weigh it
 };
 
 struct Solution {

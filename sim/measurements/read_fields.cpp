@@ -215,7 +215,7 @@ void read_kind(Fields& fields, Measurement& row) {
   row.kind = fields.first_text({"collective", "kind", "op", "title"});
   if (row.kind.ends_with("_nccl_test")) row.kind.resize(row.kind.size() - 10);
   row.dtype = fields.text("dtype");
-  row.library = fields.first_text({"library", "kernel"});
+  row.library = fields.first_text({"library", "kernel", "source"});  // a table of one library may name its source only
   row.distribution = fields.text("distribution");
   const std::string name = head_of(row.kind);
   const bool attention = name.starts_with("sdp_") || name.starts_with("attention") || !fields.text("head_dim").empty();

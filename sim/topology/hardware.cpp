@@ -73,7 +73,7 @@ HardwareProfile::Library read_library(config::Reader reader, const std::string& 
   library.name = name;
   library.matches = reader.texts("matches");
   if (library.matches.empty())
-    reader.fault("matches", "expected a list of texts that the library's names in tables hold");
+    reader.fault("matches", "missing key 'matches': texts that the library's names in tables hold");
   std::map<std::string, std::optional<config::Reader>> sections;
   const HardwareProfile none;
   visit_keys(none, [&](const char* section, const char* key, const auto&, Quantity quantity) {
