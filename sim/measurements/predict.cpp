@@ -19,7 +19,8 @@ namespace {
 
 using topology::HardwareProfile;
 
-constexpr std::int64_t kMostRanks = 1024;  // an all-to-all holds one entry a pair
+constexpr std::int64_t kMostRanks = 1024;   // an all-to-all holds one entry a pair
+constexpr std::int64_t kMostChosen = 1024;  // experts a token, counted one by one
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -150,6 +151,10 @@ Prediction communication(const Measurement& row, const HardwareProfile& profile)
   const Group group = group_of(row, profile);
   result.reason = group.reason;
   if (!result.reason.empty()) return result;
+  if (dispatch && row.shape.top_k > kMostChosen) {
+    result.reason = fmt::format("more than {} experts a token", kMostChosen);
+    return result;
+  }
   if (dispatch && (row.shape.top_k > row.shape.experts || row.shape.ranks > row.shape.experts)) {
     result.reason = "more ranks or chosen experts than experts";
     return result;
