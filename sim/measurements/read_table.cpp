@@ -125,6 +125,8 @@ void parse_json_line(std::string_view line, int number, MeasurementTable& table)
     object = Json::parse(line);
   } catch (const Json::parse_error& error) {
     broken(static_cast<int>(error.byte), "the line is no JSON");
+  } catch (const Json::out_of_range&) {
+    broken(1, "a number is too large");
   }
   if (row.faults.empty() && !object.is_object()) broken(1, "expected a JSON object");
   if (row.faults.empty()) {

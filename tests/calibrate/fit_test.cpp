@@ -130,7 +130,7 @@ TEST_CASE("seven tenths of the shapes are fitted, and a shape lies on one side w
   CHECK(is_kept_out(other) == is_kept_out(gemm_row(77)));
 }
 
-TEST_CASE("too few rows keep a family's values, with a note; no family at all is refused") {
+TEST_CASE("too few rows decide nothing: without any family that has enough the fit is refused") {
   const Measurement row = gemm_row(4096);
   CHECK_THROWS_WITH_AS(fit_profile({&row}, h200(), {"", "one.csv", false}), doctest::Contains("enough rows"),
                        base::Error);

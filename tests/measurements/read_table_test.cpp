@@ -167,9 +167,10 @@ TEST_CASE("JSON lines hold the same fields, and rows of each group as a list") {
 {"gpu": "H200", "op": "gemm", "m": 64, "n": 128, "k": 256, "time_us": "soon"}
 {"gpu": "H200", "op": "gemm", "m": 64, "n"
 [1, 2]
+{"gpu": "H200", "op": "gemm", "m": 1e400, "n": 1, "k": 1, "time_us": 1}
 )",
       "t.jsonl");
-  REQUIRE(table.rows.size() == 5);
+  REQUIRE(table.rows.size() == 6);
   CHECK(table.rows[0].id == "a");
   CHECK(table.rows[0].shape.n == 128);
   CHECK(table.rows[0].seconds == doctest::Approx(3.5e-6));
@@ -179,6 +180,7 @@ TEST_CASE("JSON lines hold the same fields, and rows of each group as a list") {
   CHECK(holds(table.rows[3].reason, "t.jsonl:4:43: the line is no JSON"));
   CHECK(holds(table.rows[4].reason, "expected a JSON object"));
   CHECK(table.rows[4].status == Status::error);
+  CHECK(holds(table.rows[5].reason, "t.jsonl:6:1: a number is too large"));
 }
 
 TEST_CASE("a table without the columns of a measurement is refused with all that is missing") {
