@@ -201,13 +201,23 @@ void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
                                    "Examples:\n"
                                    "  moeplan validate runs.csv\n"
                                    "  moeplan validate runs.csv --filter gpu=h100-sxm --filter use=mem --json -\n"
+                                   "  moeplan validate --operators gemm.csv --filter gpu=H200-SXM\n"
                                    "Exit status: 0 done, 1 some rows are wrong, 2 the table is.");
   validate.add_option("RUNS", arguments.input, "Table of measured runs, as CSV (docs/runs.md)")->required();
+  CLI::Option* operators = validate.add_flag("--operators", arguments.operators,
+                                             "The table holds timed operations, as CSV or JSON lines "
+                                             "(docs/operators.md)");
+  validate
+      .add_option("--hardware", arguments.operators_hardware,
+                  "With --operators: predict every row from this profile (default: the one that its gpu names)")
+      ->type_name("ID")
+      ->needs(operators);
   validate.add_option("--filter", texts.filters, "Only rows whose cell in COLUMN is VALUE (repeatable)")
       ->type_name("COLUMN=VALUE")
       ->allow_extra_args(false);
   validate.add_option("--markdown", arguments.markdown, "Also write the report as Markdown (docs/validation.md)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(operators);
   add_data_option(validate, arguments);
   add_output_options(validate, arguments);
   validate
@@ -217,6 +227,33 @@ void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
       ->type_name("X");
   validate.add_flag("--stats", arguments.stats,
                     "Wall time, operations and memory of moeplan itself, on standard error");
+}
+
+void add_calibrate(CLI::App& app, Arguments& arguments, Texts& texts) {
+  CLI::App& calibrate = add_command(app, "calibrate", "Hardware profiles from measurements",
+                                    "Examples:\n"
+                                    "  moeplan calibrate fit gemm.csv attention.csv -o my-h200.yaml");
+  calibrate.require_subcommand(1);
+  CLI::App& fit = add_command(calibrate, "fit", "Values of a hardware profile from timed operations",
+                              "Examples:\n"
+                              "  moeplan calibrate fit gemm.csv attention.csv -o my-h200.yaml\n"
+                              "  moeplan calibrate fit device.jsonl --base h200-sxm -o hw_profiles/ours.yaml\n"
+                              "  moeplan calibrate fit moe.csv --filter library=triton --library triton -o ours.yaml\n"
+                              "Exit status: 0 done, 1 a cost model fits poorly and nothing is written, 2 bad input.");
+  fit.add_option("TABLE", arguments.tables, "Tables of timed operations, CSV or JSON lines (docs/operators.md)")
+      ->required();
+  fit.add_option("--base", arguments.base, "Profile whose other values stay (default: the one that the rows name)")
+      ->type_name("ID|FILE");
+  fit.add_option("-o,--output", arguments.out, "Write the profile there")->type_name("FILE");
+  fit.add_option("--library", arguments.library, "Put the values below this library of the profile")->type_name("NAME");
+  fit.add_option("--filter", texts.filters, "Only rows whose cell in COLUMN is VALUE (repeatable)")
+      ->type_name("COLUMN=VALUE")
+      ->allow_extra_args(false);
+  fit.add_flag("--shapes", arguments.shapes,
+               "Put the timed products and attention calls into the profile: looked up, and interpolated between");
+  fit.add_flag("--force", arguments.force, "Write the profile even where a cost model fits poorly");
+  add_data_option(fit, arguments);
+  add_output_options(fit, arguments);
 }
 
 void add_explain(CLI::App& app, Arguments& arguments, Texts& texts) {
@@ -323,6 +360,7 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
   add_import_nccl_tests(app, arguments);
   add_validate(app, arguments, texts);
   add_collective(app, arguments);
+  add_calibrate(app, arguments, texts);
 }
 
 std::vector<std::string> names_of_commands(const CLI::App& app) {
@@ -386,6 +424,7 @@ Command command_of(const CLI::App& app) {
   if (name == "list") return Command::list;
   if (name == "validate") return Command::validate;
   if (name == "collective") return Command::collective;
+  if (name == "calibrate") return Command::calibrate_fit;
   if (name == "import") {
     const std::string& kind = selected(app).get_name();
     if (kind == "nccl-tests") return Command::import_nccl_tests;

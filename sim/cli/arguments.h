@@ -23,7 +23,8 @@ enum class Command {
   import_runs,
   import_nccl_tests,
   collective,
-  validate
+  validate,
+  calibrate_fit
 };
 
 // The command line, read and checked by itself.
@@ -54,7 +55,14 @@ struct Arguments {
   std::string hardware = "h100-sxm", model_out;
   std::string id;                                            // import runs: the row, "" to list all
   std::vector<std::pair<std::string, std::string>> filters;  // validate: (column, value)
-  std::string markdown;                                      // validate: file of the report, "" for none
+  bool operators = false;                                    // validate: the input holds timed operations
+  std::vector<std::string> tables;                           // calibrate fit: files of timed operations
+  // calibrate fit: the profile to start from, "" for the one that the rows name; the library that values go to, "" for
+  // the profile itself; write a poor fit, too
+  std::string base, library;
+  bool force = false, shapes = false;  // shapes: the timed ones go into the profile, too
+  std::string operators_hardware;      // and this profile predicts them all, "" for the one of each row
+  std::string markdown;                // validate: file of the report, "" for none
   std::int64_t gpus = 0, vocabulary = 0;
   // import nccl-tests: what the logs do not say (0, "": not stated), and the form of entries: "table" or "law"
   std::string collective, gpu, form = "table", hardware_filter, fabric, source;

@@ -36,8 +36,10 @@ int dispatch(const Context& context) {
       return collective_command(context);
     case Command::import_nccl_tests:
       return import_nccl_tests_command(context);
+    case Command::calibrate_fit:
+      return calibrate_fit_command(context);
     case Command::validate:
-      return validate_command(context);
+      return context.arguments.operators ? validate_operators_command(context) : validate_command(context);
   }
   return 3;
 }
@@ -48,6 +50,7 @@ std::vector<std::string> inputs_of(const Arguments& arguments) {
   if (!arguments.scenario.empty()) inputs.push_back(arguments.scenario);
   if (arguments.command == Command::validate) inputs.push_back(arguments.input);
   if (!arguments.bytes_matrix.empty()) inputs.push_back(arguments.bytes_matrix);
+  inputs.insert(inputs.end(), arguments.tables.begin(), arguments.tables.end());
   if (!arguments.trace.empty()) inputs.push_back(routing::split_trace_path(arguments.trace).file);
   return inputs;
 }

@@ -54,21 +54,40 @@ double compute_s(const GemmShape& shape, const topology::HardwareProfile& profil
   return best * flop_per_mn * processors / (achieved_peak(profile, precision) * layout_efficiency);
 }
 
-}  // namespace
-
-double gemm_time_s(const GemmShape& shape, const topology::HardwareProfile& profile, Precision precision) {
-  MOEPLAN_CHECK(shape.m >= 0 && shape.n >= 0 && shape.k >= 0, "a shape is never negative");
-  if (shape.m == 0 || shape.n == 0 || shape.k == 0) return 0;
+double model_s(const GemmShape& shape, const topology::HardwareProfile& profile, Precision precision) {
   const topology::HardwareProfile::Gemm& gemm = profile.gemm;
   double efficiency = 1;
   if (shape.pass == GemmPass::dgrad) efficiency = gemm.dgrad_efficiency.value;
   if (shape.pass == GemmPass::wgrad) efficiency = gemm.wgrad_efficiency.value;
   if (!aligned(shape, precision)) efficiency *= kMisaligned;
   const auto m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
-  const double output_bytes = shape.pass == GemmPass::wgrad ? 8.0 : 2.0;  // fp32 read and write, or bf16 write
+  const double output_bytes = shape.pass == GemmPass::wgrad ? shape.gradient_bytes : 2.0;  // bf16 is written only
   const double memory_s = (operand_bytes(precision) * (m * k + k * n) + output_bytes * m * n) / gemm.bandwidth.value;
   return gemm.launch.value +
          power_join(compute_s(shape, profile, precision, efficiency), memory_s, gemm.overlap_exponent.value);
+}
+
+const char* pass_name(GemmPass pass) {
+  constexpr std::array<const char*, 3> kNames = {"forward", "dgrad", "wgrad"};
+  return kNames[static_cast<std::size_t>(pass)];
+}
+
+}  // namespace
+
+ShapeTime gemm_time(const GemmShape& shape, const topology::HardwareProfile& profile, Precision precision) {
+  MOEPLAN_CHECK(shape.m >= 0 && shape.n >= 0 && shape.k >= 0, "a shape is never negative");
+  if (shape.m == 0 || shape.n == 0 || shape.k == 0) return {};
+  if (profile.shapes.empty()) return {model_s(shape, profile, precision), Basis::model};
+  const std::array<std::int64_t, 3> sizes = {shape.m, shape.n, shape.k};
+  return shape_time(
+      profile, {"gemm", pass_name(shape.pass), precision_name(precision)}, sizes,
+      [&](std::span<const std::int64_t> other) {
+        return model_s({other[0], other[1], other[2], shape.pass, shape.gradient_bytes}, profile, precision);
+      });
+}
+
+double gemm_time_s(const GemmShape& shape, const topology::HardwareProfile& profile, Precision precision) {
+  return gemm_time(shape, profile, precision).seconds;
 }
 
 }  // namespace moeplan::cost

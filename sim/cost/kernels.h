@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <span>
 
+#include "cost/shapes.h"
 #include "topology/hardware.h"
 
 // Seconds of compute kernels on one GPU. One section of docs/models.md each: formula, units, source, what it leaves
@@ -23,30 +24,38 @@ const char* precision_name(Precision precision);
 // the peak of a precision that it has not is an error of ours.
 bool supports(const topology::HardwareProfile& profile, Precision precision);
 double operand_bytes(Precision precision);  // an element, scales included: 2, 1, 1.03125, 0.5625
-// Dense FLOP/s of the datasheet (the denominator of MFU), and those that large products approach.
+// Dense FLOP/s of the datasheet (the denominator of MFU), and those that large products approach: of bf16
+// gemm.sustained where the profile has it, else gemm.peak.
 double datasheet_peak(const topology::HardwareProfile& profile, Precision precision);
 double achieved_peak(const topology::HardwareProfile& profile, Precision precision);
 // Pipeline fill along the contraction, in elements: gemm.k_pad is of bf16; other precisions fill as long, in which
 // faster units would have done more elements.
 double fill_elements(const topology::HardwareProfile& profile, Precision precision);
 
+inline constexpr double kGradientBytes = 8;  // accumulated in fp32; 4 in bf16
 struct GemmShape {
   std::int64_t m = 0, n = 0, k = 0;  // C[m,n] = A[m,k] B[k,n]
   GemmPass pass = GemmPass::forward;
+  double gradient_bytes = kGradientBytes;  // wgrad: read and written an element of C
 };
+// With where the figure comes from, where the profile holds measured shapes.
+ShapeTime gemm_time(const GemmShape& shape, const topology::HardwareProfile& profile,
+                    Precision precision = Precision::bf16);
 double gemm_time_s(const GemmShape& shape, const topology::HardwareProfile& profile,
                    Precision precision = Precision::bf16);
 
 // One weight matrix [k, n] per expert, rows[e] rows of input for expert e. forward: rows x k -> rows x n; dgrad: rows x
-// n -> rows x k; wgrad: accumulates [k, n] fp32 per expert that has rows. Rows are padded to whole tiles; empty experts
-// cost nothing.
+// n -> rows x k; wgrad: accumulates [k, n] fp32 per expert that has rows. Rows are padded to whole tiles, whose height
+// is chosen for the call; empty experts cost nothing.
 double grouped_gemm_time_s(std::span<const std::int64_t> rows, std::int64_t n, std::int64_t k, GemmPass pass,
-                           const topology::HardwareProfile& profile, Precision precision = Precision::bf16);
+                           const topology::HardwareProfile& profile, Precision precision = Precision::bf16,
+                           double gradient_bytes = kGradientBytes);
 
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, seq = 0;  // heads on this rank
   std::int64_t qk_dim = 0, v_dim = 0;
 };
+ShapeTime attention_time(const AttentionShape& shape, bool backward, const topology::HardwareProfile& profile);
 double attention_forward_time_s(const AttentionShape& shape, const topology::HardwareProfile& profile);   // causal
 double attention_backward_time_s(const AttentionShape& shape, const topology::HardwareProfile& profile);  // causal
 

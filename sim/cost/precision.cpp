@@ -47,7 +47,8 @@ double datasheet_peak(const topology::HardwareProfile& profile, Precision precis
 }
 
 double achieved_peak(const topology::HardwareProfile& profile, Precision precision) {
-  if (precision == Precision::bf16) return profile.gemm.peak.value;
+  const topology::HardwareProfile::Gemm& gemm = profile.gemm;
+  if (precision == Precision::bf16) return gemm.sustained ? gemm.sustained->value : gemm.peak.value;
   const auto& peak = stated_peak(profile, precision);
   MOEPLAN_CHECK(peak.has_value(), "the scenario refuses a precision that the part has not");
   return peak->value;
@@ -56,7 +57,7 @@ double achieved_peak(const topology::HardwareProfile& profile, Precision precisi
 double fill_elements(const topology::HardwareProfile& profile, Precision precision) {
   const double fill = profile.gemm.k_pad.value;
   if (precision == Precision::bf16) return fill;
-  return fill * std::max(1.0, achieved_peak(profile, precision) / profile.gemm.peak.value);
+  return fill * std::max(1.0, achieved_peak(profile, precision) / achieved_peak(profile, Precision::bf16));
 }
 
 }  // namespace moeplan::cost

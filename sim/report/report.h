@@ -2,12 +2,14 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/fit.h"
 #include "routing/trace.h"
 #include "search/chunk_sweep.h"
 #include "search/compare.h"
 #include "search/evaluate.h"
 #include "search/explain.h"
 #include "search/memory_timeline.h"
+#include "search/operators.h"
 #include "search/sweep.h"
 #include "search/validate.h"
 
@@ -47,5 +49,13 @@ std::string trace_json(const routing::Trace& trace, const std::vector<std::int64
 std::string validate_text(const search::Validation& validation);
 std::string validate_json(const search::Validation& validation);
 std::string validate_markdown(const search::Validation& validation);
+
+// calibrate fit.
+std::string calibrate_text(const calibrate::Fit& fit);
+std::string calibrate_json(const calibrate::Fit& fit);
+
+// validate --operators.
+std::string operators_text(const search::OperatorValidation& validation);
+std::string operators_json(const search::OperatorValidation& validation);
 
 }  // namespace moeplan::report

@@ -13,6 +13,7 @@
 #include "config/reader.h"
 #include "topology/hardware_checks.h"
 #include "topology/hardware_keys.h"
+#include "topology/hardware_shapes.h"
 
 namespace moeplan::topology {
 namespace {
@@ -64,6 +65,40 @@ Value read_value(config::Reader entry, Quantity quantity) {
   return value;
 }
 
+HardwareProfile::Library read_library(config::Reader reader, const std::string& name) {
+  HardwareProfile::Library library;
+  library.name = name;
+  library.matches = reader.texts("matches");
+  if (library.matches.empty())
+    reader.fault("matches", "missing key 'matches': texts that the library's names in tables hold");
+  std::map<std::string, std::optional<config::Reader>> sections;
+  const HardwareProfile none;
+  visit_keys(none, [&](const char* section, const char* key, const auto&, Quantity quantity) {
+    auto found = sections.find(section);
+    if (found == sections.end()) found = sections.emplace(section, reader.map_if(section)).first;
+    if (!found->second) return;
+    std::optional<config::Reader> entry = found->second->map_if(key);
+    if (entry) library.values.emplace_back(std::string(section) + "." + key, read_value(std::move(*entry), quantity));
+  });
+  for (auto& [section, opened] : sections) {
+    if (opened) opened->finish();
+  }
+  reader.finish();
+  return library;
+}
+
+std::vector<HardwareProfile::Library> read_libraries(const config::Node& libraries, base::Faults& faults) {
+  std::vector<HardwareProfile::Library> result;
+  if (libraries.kind() != config::Node::Kind::map) {
+    faults.add(libraries.where(), "expected a mapping of library names, got " + libraries.describe());
+    return result;
+  }
+  for (const std::string& name : libraries.keys()) {
+    result.push_back(read_library(config::Reader(libraries.at(name), faults), name));
+  }
+  return result;
+}
+
 }  // namespace
 
 std::int64_t HardwareProfile::Network::domain_gpus() const {
@@ -83,6 +118,9 @@ std::vector<std::pair<std::string, Value>> HardwareProfile::all() const {
   visit_values(*this, [&](const char* section, const char* key, const Value& value, Quantity) {
     values.emplace_back(std::string(section) + "." + key, value);
   });
+  for (const Library& library : libraries) {
+    for (const auto& [key, value] : library.values) values.emplace_back("libraries." + library.name + "." + key, value);
+  }
   return values;
 }
 
@@ -149,6 +187,9 @@ HardwareProfile read_hardware(const config::Node& root, const std::string& id, b
     check_peaks(profile, sections.at("gemm"));
   }
   for (auto& [name, section] : sections) section.finish();
+  if (const std::optional<config::Node> libraries = reader.node_if("libraries"))
+    profile.libraries = read_libraries(*libraries, faults);
+  profile.shapes = read_shapes(reader);
   reader.finish();
   return profile;
 }

@@ -40,19 +40,30 @@ struct HardwareProfile {
     Value launch, bandwidth, peak, k_pad, overlap_exponent;
     Value dgrad_efficiency, wgrad_efficiency;      // rate relative to the forward layout
     OptionalValue peak_fp8, peak_mxfp8, peak_fp4;  // as `peak`, of the other precisions; absent: not supported
+    OptionalValue sustained;  // bf16 rate under the power limit, in steps that go on; `peak` is that of short bursts
   } gemm;
 
   // Grouped GEMM on a vector of rows: rows of each expert padded to whole tiles; weight bytes are a floor.
   struct GroupedGemm {
-    Value tile_rows;       // rows of one tile
-    Value efficiency;      // rate relative to the dense GEMM's peak
-    Value group_overhead;  // seconds per non-empty expert
+    Value tile_rows;                 // rows of one tile
+    Value efficiency;                // rate relative to the dense GEMM's peak
+    Value group_overhead;            // seconds per non-empty expert
+    OptionalValue group_issue;       // no group takes less: libraries that issue one product a group; default 0
+    OptionalValue overlap_exponent;  // default: the dense GEMM's
+    OptionalValue layer_overhead;    // seconds of a fused MoE layer beside its products and passes; default 0
   } grouped_gemm;
 
-  // Causal FLOPs halved; rate = peak * s / (s + half_length).
+  // Causal FLOPs halved; a tile of queries against s keys takes as long as s + half_length keys at the peak rate. No
+  // call is shorter than `tail` times its longest tile (docs/models.md, Attention).
   struct Attention {
     Value peak_hd128, half_length_hd128, peak_hd64, half_length_hd64;
     Value backward_rate;  // backward rate relative to forward (backward does 2.5 times the FLOPs)
+    OptionalValue peak_hd256, half_length_hd256;  // default: as head dimension 128
+    OptionalValue peak_mla, half_length_mla;      // queries and keys wider than values
+    OptionalValue launch, backward_launch;  // seconds of a call; default: gemm.launch as a floor, and the forward's
+    OptionalValue tail, tile_rows;          // defaults 0, 128
+    OptionalValue backward_half_length, backward_tail;  // default: the forward's
+    OptionalValue cache_token;  // seconds a token to write keys and values to a paged cache (inference kernels)
   } attention;
 
   struct MemoryBound {
@@ -112,14 +123,40 @@ struct HardwareProfile {
   // The entry of a collective among `ranks` GPUs, evenly on `nodes` hosts, of this profile's fabric or of any; null
   // where there is none.
   const CollectiveEntry* collective(CollectiveKind kind, std::int64_t ranks, std::int64_t nodes) const;
+  // Values that hold for one library of kernels instead of those above.
+  struct Library {
+    std::string name;
+    std::vector<std::string> matches;  // texts of which the library's names in tables and logs hold one
+    std::vector<std::pair<std::string, Value>> values;  // (dotted key, value)
+  };
+  std::vector<Library> libraries;
+
+  // Operations of which this very part was timed: looked up, and between them what the cost model misses is
+  // interpolated (docs/models.md, Measured shapes). Sorted by op, pass, type and sizes, each once.
+  struct MeasuredShape {
+    std::string op;     // "gemm": m, n, k; "attention": batch, heads, seq, qk_dim, v_dim
+    std::string pass;   // "forward", "dgrad", "wgrad"; "forward", "backward"
+    std::string dtype;  // "bf16", "fp8", "mxfp8", "nvfp4"
+    std::vector<std::int64_t> sizes;
+    double seconds = 0;
+  };
+  std::vector<MeasuredShape> shapes;
 
   base::Where where;  // of the file
   base::Where where_gpus_per_node;
 
-  // (dotted key, value) of every entry that is there, in the order of the key list: what `list hardware` and the
-  // provenance show.
+  // (dotted key, value) of every entry that is there, in the order of the key list, then those of libraries
+  // ("libraries.NAME.gemm.peak"): what `list hardware` and the provenance show.
   std::vector<std::pair<std::string, Value>> all() const;
 };
+
+// The library whose `matches` hold a part of `name`, whatever the letter case, the first of them; nullptr for none.
+const HardwareProfile::Library* find_library(const HardwareProfile& profile, std::string_view name);
+// The profile with the values of one library in the place of its own.
+HardwareProfile with_library(HardwareProfile profile, const HardwareProfile::Library& library);
+// The entry of a dotted key; nullptr where the profile leaves it out. set_value adds it. The key must be one.
+const Value* value_at(const HardwareProfile& profile, std::string_view path);
+void set_value(HardwareProfile& profile, std::string_view path, Value value);
 
 // Whether a profile may hold an entry of that dotted key ("network.oversubscription").
 bool is_hardware_key(std::string_view path);

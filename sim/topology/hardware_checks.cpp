@@ -68,6 +68,9 @@ void check_peaks(const HardwareProfile& profile, config::Reader& gemm) {
   check("peak_fp8", profile.gemm.peak_fp8, "peak_fp8", profile.device.peak_fp8);
   check("peak_mxfp8", profile.gemm.peak_mxfp8, "peak_fp8", profile.device.peak_fp8);
   check("peak_fp4", profile.gemm.peak_fp4, "peak_fp4", profile.device.peak_fp4);
+  const topology::OptionalValue& sustained = profile.gemm.sustained;
+  if (sustained && sustained->value > profile.gemm.peak.value)
+    gemm.fault("sustained", "expected at most gemm.peak, the rate of short bursts");
 }
 
 }  // namespace moeplan::topology

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "cost/kernels.h"
 #include "support.h"
 
@@ -68,4 +70,39 @@ TEST_CASE("longer sequences are never faster") {
     CHECK(time >= before);
     before = time;
   }
+}
+
+TEST_CASE("launch, tail and head dimensions of their own by hand") {
+  auto profile = cost::test::round_profile();
+  const auto value = [](double number) { return topology::Value{number, topology::Evidence::assumed, ""}; };
+  // 2 x 16 x 4000 x (4000 + 1000) x 256 = 163.84 G at 400 TFLOP/s: 409.6 us, as above.
+  const AttentionShape shape{2, 16, 4000, 128, 128};
+  profile.attention.launch = value(10e-6);
+  CHECK(attention_forward_time_s(shape, profile) == Approx(419.6e-6).epsilon(1e-12));
+  // The longest tile: 2 x 128 rows x (4000 + 500) x 256 = 294.912 M on one of 100 multiprocessors: 73.728 us.
+  profile.attention.tail = value(0.5);
+  CHECK(attention_forward_time_s(shape, profile) == Approx(10e-6 + std::hypot(409.6e-6, 36.864e-6)).epsilon(1e-12));
+  profile.attention.tile_rows = value(256);
+  CHECK(attention_forward_time_s(shape, profile) == Approx(10e-6 + std::hypot(409.6e-6, 73.728e-6)).epsilon(1e-12));
+  // One head: 2000 x 3000 x 256 / 400 T = 3.84 us of work, and half of the longest tile, 2 x 256 x 2500 x 256 on one
+  // multiprocessor: 40.96 us.
+  CHECK(attention_forward_time_s({1, 1, 2000, 128, 128}, profile) ==
+        Approx(10e-6 + std::hypot(3.84e-6, 40.96e-6)).epsilon(1e-12));
+  // Backward: 2.5 FLOP at half the rate; half length 3000 and no tail: 2.5 x 2 x 2 x 16 x 4000 x 7000 x 256 / 400 T.
+  profile.attention.backward_half_length = value(3000);
+  profile.attention.backward_tail = value(0);
+  CHECK(attention_backward_time_s(shape, profile) == Approx(10e-6 + 2867.2e-6).epsilon(1e-12));
+  profile.attention.backward_launch = value(30e-6);
+  CHECK(attention_backward_time_s(shape, profile) == Approx(30e-6 + 2867.2e-6).epsilon(1e-12));
+  // Keys wider than values: 1 x 10 x 1000 x (1000 + 1000) x 320 = 6.4 G at 320 TFLOP/s.
+  profile.attention.tail = value(0);
+  profile.attention.peak_mla = value(320e12);
+  profile.attention.half_length_mla = value(1000);
+  CHECK(attention_forward_time_s({1, 10, 1000, 192, 128}, profile) == Approx(10e-6 + 20e-6).epsilon(1e-12));
+  // 192 is half way from 128 to 256: peak 500, half length 500. 10 x 1000 x 1500 x 384 = 5.76 G.
+  profile.attention.peak_hd256 = value(600e12);
+  profile.attention.half_length_hd256 = value(0);
+  CHECK(attention_forward_time_s({1, 10, 1000, 192, 192}, profile) == Approx(10e-6 + 11.52e-6).epsilon(1e-12));
+  CHECK(attention_forward_time_s({1, 10, 1000, 512, 512}, profile) ==
+        Approx(10e-6 + 10 * 1000.0 * 1000 * 1024 / 600e12).epsilon(1e-12));
 }

@@ -130,3 +130,15 @@ TEST_CASE("more bandwidth, more peak or less launch is never slower: twice the r
           }
   }
 }
+
+TEST_CASE("a sustained rate takes the place of the burst rate, and fills of other precisions stay theirs") {
+  auto profile = cost::test::round_profile();
+  profile.gemm.bandwidth.value = 1e18;
+  profile.gemm.k_pad.value = 100;
+  profile.gemm.peak_fp8 = topology::Value{200e12, topology::Evidence::assumed, ""};
+  const double burst = cost::gemm_time_s({12800, 12800, 1000}, profile) - 2e-6;
+  profile.gemm.sustained = topology::Value{50e12, topology::Evidence::assumed, ""};
+  CHECK(cost::gemm_time_s({12800, 12800, 1000}, profile) - 2e-6 == doctest::Approx(2 * burst));
+  CHECK(cost::achieved_peak(profile, cost::Precision::bf16) == 50e12);
+  CHECK(cost::fill_elements(profile, cost::Precision::fp8) == doctest::Approx(400));  // 100 x 200 / 50
+}

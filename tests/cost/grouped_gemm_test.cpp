@@ -52,17 +52,46 @@ TEST_CASE("rows are padded to whole tiles: 128 and 129 on both sides of the step
   auto profile = cost::test::round_profile();
   profile.gemm.bandwidth.value = 1e18;
   const auto time = [&](std::int64_t rows) {
-    return grouped_gemm_time_s(Rows(50, rows), 256, 1000, GemmPass::forward, profile);
+    return grouped_gemm_time_s(Rows(50, rows), 256, 1000, GemmPass::forward, profile) - 52e-6;
   };
-  CHECK(time(1) == Approx(time(128)).epsilon(1e-9));                          // 50 x 1 x 2 = 100 tiles, one wave
-  CHECK(time(129) - 52e-6 == Approx(2 * (time(128) - 52e-6)).epsilon(1e-9));  // 200 tiles
+  CHECK(time(128) == Approx(65.536e-6).epsilon(1e-9));  // 50 x 1 x 2 = 100 tiles of 128 rows, one wave
+  CHECK(time(65) == Approx(65.536e-6).epsilon(1e-9));   // of 64 rows 200 tiles: 2 x 32.768 / 0.8 = 81.92 us
+  // 129 rows: 200 tiles of 128 rows take 131.072 us, 300 of 64 rows at 0.8 of the rate 3 x 32.768 / 0.8.
+  CHECK(time(129) == Approx(122.88e-6).epsilon(1e-9));
 }
 
-TEST_CASE("few tiles take one wave, not a share of it") {
+TEST_CASE("few rows take lower tiles at lower rates") {
   auto profile = cost::test::round_profile();
   profile.gemm.bandwidth.value = 1e18;
-  // 1 tile as 100 tiles: 65.536 us
-  CHECK(grouped_gemm_time_s(Rows{128}, 128, 1000, GemmPass::forward, profile) == Approx(3e-6 + 65.536e-6));
+  // 100 tiles of 16 rows, 2 x 16 x 128 x 1000 FLOP each, at a quarter of 0.5 TFLOP/s: 32.768 us.
+  CHECK(grouped_gemm_time_s(Rows(50, 1), 256, 1000, GemmPass::forward, profile) == Approx(52e-6 + 32.768e-6));
+  // Heights are parts of tile_rows: 129 has none but itself.
+  profile.grouped_gemm.tile_rows.value = 129;
+  CHECK(grouped_gemm_time_s(Rows(50, 1), 256, 1000, GemmPass::forward, profile) ==
+        Approx(52e-6 + 65.536e-6 * 129 / 128));
+}
+
+TEST_CASE("a library that issues one product a group has a floor a group, blended where it meets the work") {
+  auto profile = cost::test::round_profile();
+  profile.gemm.bandwidth.value = 1e18;
+  const Rows rows(50, 128);  // 65.536 us of work, as above
+  profile.grouped_gemm.group_issue = topology::Value{0, topology::Evidence::assumed, ""};
+  CHECK(grouped_gemm_time_s(rows, 256, 1000, GemmPass::forward, profile) == Approx(52e-6 + 65.536e-6));
+  profile.grouped_gemm.group_issue->value = 9e-6;  // 450 us, against which the work does not count
+  CHECK(grouped_gemm_time_s(rows, 256, 1000, GemmPass::forward, profile) == Approx(52e-6 + 450e-6).epsilon(1e-4));
+  profile.grouped_gemm.group_issue->value = 65.536e-6 / 50;  // as long as the work: 2^(1/5)
+  CHECK(grouped_gemm_time_s(rows, 256, 1000, GemmPass::forward, profile) ==
+        Approx(52e-6 + 65.536e-6 * std::pow(2.0, 0.2)));
+}
+
+TEST_CASE("weight gradients in bf16 move half the bytes, and groups may overlap otherwise than dense products") {
+  // The weight gradient above: 838.8608 us of work; bytes 4 x 1280 x 1280 x 2 + 32.768 M = 45.8752 M.
+  auto profile = cost::test::round_profile();
+  CHECK(grouped_gemm_time_s(Rows{5120, 1280}, 1280, 1280, GemmPass::wgrad, profile, cost::Precision::bf16, 4) ==
+        Approx(4e-6 + std::hypot(838.8608e-6, 45.8752e-6)).epsilon(1e-12));
+  profile.grouped_gemm.overlap_exponent = topology::Value{1, topology::Evidence::assumed, ""};
+  CHECK(grouped_gemm_time_s(Rows{5120, 1280}, 1280, 1280, GemmPass::wgrad, profile) ==
+        Approx(4e-6 + 838.8608e-6 + 58.9824e-6).epsilon(1e-12));
 }
 
 TEST_CASE("weights are a floor: few rows an expert take the time to read the weights") {

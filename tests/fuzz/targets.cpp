@@ -9,6 +9,9 @@
 #include "config/document.h"
 #include "cost/bytes_matrix.h"
 #include "measurements/collective_table.h"
+#include "measurements/predict.h"
+#include "measurements/profiles.h"
+#include "measurements/read_table.h"
 #include "model/architecture.h"
 #include "model/import_hf.h"
 #include "promise.h"
@@ -67,6 +70,21 @@ void runs_csv(std::string_view bytes) {
       require(mapped.yaml.empty() == (!mapped.faults.empty() || !mapped.missing.empty()),
               "a row has a scenario or says why not");
       if (!mapped.yaml.empty()) config::parse_yaml(mapped.yaml, "input");
+    }
+  });
+}
+
+// A table of timed operations: a row that was taken is predicted, or it is said why not.
+void measurements(std::string_view bytes) {
+  yaml_taken_or_refused(bytes, [&] {
+    static const topology::HardwareProfile profile = measurements::load_profile("h200-sxm", {}, "input");
+    const measurements::MeasurementTable table = measurements::parse_measurements(text_of(bytes), "input");
+    for (const measurements::Measurement& row : table.rows) {
+      require((row.status == measurements::Status::ok) == row.reason.empty(), "a row is taken or says why not");
+      if (row.status != measurements::Status::ok) continue;
+      require(row.seconds > 0, "a row that was taken has a time");
+      const measurements::Prediction prediction = measurements::predict(row, profile);
+      require(prediction.seconds.has_value() == prediction.reason.empty(), "a prediction or a reason");
     }
   });
 }
@@ -227,14 +245,23 @@ void bytes_matrix(std::string_view bytes) {
 }
 
 constexpr std::array kTargets = {
-    Target{"scenario", scenario}, Target{"model", model},
-    Target{"profile", profile},   Target{"hf_config", hf_config},
-    Target{"stages", stages},     Target{"megatron", megatron},
-    Target{"nccl_log", nccl_log}, Target{"bytes_matrix", bytes_matrix},
-    Target{"esft", esft},         Target{"counts_csv", counts_csv},
-    Target{"runs_csv", runs_csv}, Target{"counts_jsonl", counts_jsonl},
-    Target{"npy", npy},           Target{"npz", npz},
-    Target{"gptoss", gptoss},     Target{"olmoe", olmoe},
+    Target{"scenario", scenario},
+    Target{"model", model},
+    Target{"profile", profile},
+    Target{"hf_config", hf_config},
+    Target{"stages", stages},
+    Target{"megatron", megatron},
+    Target{"nccl_log", nccl_log},
+    Target{"bytes_matrix", bytes_matrix},
+    Target{"esft", esft},
+    Target{"counts_csv", counts_csv},
+    Target{"runs_csv", runs_csv},
+    Target{"measurements", measurements},
+    Target{"counts_jsonl", counts_jsonl},
+    Target{"npy", npy},
+    Target{"npz", npz},
+    Target{"gptoss", gptoss},
+    Target{"olmoe", olmoe},
 };
 
 }  // namespace

@@ -1,0 +1,98 @@
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "config/document.h"
+#include "support.h"
+#include "topology/hardware.h"
+
+using namespace moeplan;
+using topology::HardwareProfile;
+using topology::test::shipped_profile;
+
+namespace {
+
+// A shipped profile with other libraries and shapes, and what is wrong with them.
+HardwareProfile with(const std::string& path, const std::string& value, std::string* faults_text = nullptr) {
+  base::Faults faults;
+  const config::Node root = config::with_override(shipped_profile("h20"), path, value, "--set");
+  const HardwareProfile profile = topology::read_hardware(root, "h20", faults);
+  try {
+    faults.throw_if_any();
+  } catch (const base::Error& error) {
+    REQUIRE(faults_text != nullptr);
+    *faults_text = error.what();
+  }
+  return profile;
+}
+
+std::string faults_of(const std::string& path, const std::string& value) {
+  std::string text;
+  with(path, value, &text);
+  return text;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const std::string kPeak = "{ value: 99 TFLOP/s, evidence: measured, source: test }";
+
+}  // namespace
+
+TEST_CASE("a library's values stand in for the profile's, found by a part of its name in any letter case") {
+  const HardwareProfile profile =
+      with("libraries", "{ ours: { matches: [Ours, mine], gemm: { peak: " + kPeak + " } } }");
+  REQUIRE(profile.libraries.size() == 1);
+  CHECK(topology::find_library(profile, "release 1 of OURS") == &profile.libraries[0]);
+  CHECK(topology::find_library(profile, "mine too") == &profile.libraries[0]);
+  CHECK(topology::find_library(profile, "theirs") == nullptr);
+  CHECK(topology::find_library(profile, "") == nullptr);
+  const HardwareProfile own = topology::with_library(profile, profile.libraries[0]);
+  CHECK(own.gemm.peak.value == 99e12);
+  CHECK(own.gemm.launch.value == profile.gemm.launch.value);
+  CHECK(profile.gemm.peak.value != 99e12);
+  CHECK(profile.all().back().first == "libraries.ours.gemm.peak");
+}
+
+TEST_CASE("values are found and set by their dotted key, optional ones added") {
+  HardwareProfile profile = with("title", "x");
+  CHECK(topology::value_at(profile, "gemm.peak")->value == profile.gemm.peak.value);
+  CHECK(topology::value_at(profile, "gemm.sustained") == nullptr);
+  topology::set_value(profile, "gemm.sustained", {1e12, topology::Evidence::measured, "test"});
+  CHECK(profile.gemm.sustained->value == 1e12);
+  CHECK(topology::value_at(profile, "gemm") == nullptr);
+  CHECK(topology::value_at(profile, "gemm.") == nullptr);
+}
+
+TEST_CASE("libraries with unknown keys, no names or wrong values are faults with their place") {
+  CHECK(contains(faults_of("libraries", "{ ours: { gemm: { peak: " + kPeak + " } } }"), "matches"));
+  CHECK(contains(faults_of("libraries", "{ ours: { matches: [a], gemm: { peek: " + kPeak + " } } }"),
+                 "did you mean 'peak'"));
+  CHECK(contains(faults_of("libraries", "{ ours: { matches: [a], gem: {} } }"), "gem"));
+  CHECK(contains(faults_of("libraries", "[a]"), "expected a mapping of library names"));
+  CHECK(
+      contains(faults_of("libraries",
+                         "{ ours: { matches: [a], gemm: { peak: { value: 9 us, evidence: measured, source: t } } } }"),
+               "libraries.ours.gemm.peak"));
+}
+
+TEST_CASE("a sustained rate above the burst rate is a fault") {
+  CHECK(contains(faults_of("gemm.sustained", "{ value: 1 PFLOP/s, evidence: measured, source: test }"),
+                 "at most gemm.peak"));
+  CHECK(with("gemm.sustained", "{ value: 1 TFLOP/s, evidence: measured, source: test }").gemm.sustained->value == 1e12);
+}
+
+TEST_CASE("measured shapes are sorted, and wrong ones are faults") {
+  const HardwareProfile profile = with("shapes",
+                                       "[{ op: gemm, pass: wgrad, sizes: [3, 2, 1], time: 5 us },"
+                                       " { op: attention, pass: backward, sizes: [1, 2, 3, 4, 5], time: 1 ms }]");
+  REQUIRE(profile.shapes.size() == 2);
+  CHECK(profile.shapes[0].op == "attention");
+  CHECK(profile.shapes[0].seconds == doctest::Approx(1e-3));
+  CHECK(profile.shapes[1].dtype == "bf16");
+  CHECK(contains(faults_of("shapes", "[{ op: gemm, pass: forward, sizes: [1, 2], time: 5 us }]"), "expected 3 sizes"));
+  CHECK(contains(faults_of("shapes", "[{ op: gemm, pass: backward, sizes: [1, 2, 3], time: 5 us }]"), "backward"));
+  CHECK(contains(faults_of("shapes", "[{ op: gemm, pass: forward, sizes: [1, 2, 3], time: 5 }]"), "time"));
+  CHECK(contains(faults_of("shapes",
+                           "[{ op: gemm, pass: forward, sizes: [1, 2, 3], time: 5 us },"
+                           " { op: gemm, pass: forward, sizes: [1, 2, 3], time: 6 us }]"),
+                 "stands twice"));
+}
