@@ -245,7 +245,7 @@ report::CollectiveAnswer answer_to(const Arguments& arguments, const Question& q
     answer.bytes = question.bytes;
     answer.time = cost::collective_with_links(question.kind, question.bytes, ranks, cluster, profile, whole, fabric);
   }
-  if (answer.time.priced.basis == cost::Basis::extrapolated)
+  if (answer.time.priced.basis == cost::CollectiveBasis::extrapolated)
     answer.warnings.push_back("the size lies outside the measured sweep: extrapolated");
   return answer;
 }

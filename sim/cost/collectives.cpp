@@ -143,16 +143,16 @@ double exchange_s(double bytes, std::span<const std::int64_t> ranks, const topol
   return *std::max_element(finish.begin(), finish.end());
 }
 
-Basis basis_of(topology::Read how) {
+CollectiveBasis basis_of(topology::Read how) {
   switch (how) {
     case topology::Read::measured:
-      return Basis::measured;
+      return CollectiveBasis::measured;
     case topology::Read::interpolated:
-      return Basis::interpolated;
+      return CollectiveBasis::interpolated;
     case topology::Read::extrapolated:
-      return Basis::extrapolated;
+      return CollectiveBasis::extrapolated;
     case topology::Read::law:
-      return Basis::law;
+      return CollectiveBasis::law;
   }
   MOEPLAN_CHECK(false, "unknown origin of a time");
 }

@@ -20,10 +20,10 @@ double collective_time_s(Collective kind, double bytes, std::span<const std::int
 // As above for every kind, and where the time comes from. `bytes` of all-to-all: what each rank sends, its own part
 // included, to all alike; of send_recv: what each rank sends to the next. An entry of the profile for the group's ranks
 // and hosts counts where the hosts have equal parts of it; else the general form.
-enum class Basis { measured, interpolated, extrapolated, law, general };
+enum class CollectiveBasis { measured, interpolated, extrapolated, law, general };
 struct CollectiveTime {
   double seconds = 0;
-  Basis basis = Basis::general;
+  CollectiveBasis basis = CollectiveBasis::general;
 };
 CollectiveTime priced_collective(topology::CollectiveKind kind, double bytes, std::span<const std::int64_t> ranks,
                                  const topology::Cluster& cluster, const topology::HardwareProfile& profile);

@@ -15,17 +15,17 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kWorthTelling = 0.02;  // by which L1 exceeds L0
 
-const char* basis_name(cost::Basis basis) {
+const char* basis_name(cost::CollectiveBasis basis) {
   switch (basis) {
-    case cost::Basis::measured:
+    case cost::CollectiveBasis::measured:
       return "measured";
-    case cost::Basis::interpolated:
+    case cost::CollectiveBasis::interpolated:
       return "interpolated";
-    case cost::Basis::extrapolated:
+    case cost::CollectiveBasis::extrapolated:
       return "extrapolated";
-    case cost::Basis::law:
+    case cost::CollectiveBasis::law:
       return "law fitted to measurements";
-    case cost::Basis::general:
+    case cost::CollectiveBasis::general:
       break;
   }
   return "general form";
