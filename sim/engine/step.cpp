@@ -58,7 +58,7 @@ std::vector<std::vector<OpClock>> op_clocks(const plan::Plan& plan, std::int64_t
   constexpr double kPicosecond = 1e-12;
   for (const plan::Visit& visit : plan.program_of(rank).visits) {
     const plan::Block& block = plan.blocks[static_cast<std::size_t>(visit.block)];
-    const auto& ops = visit.direction == schedule::Direction::forward ? block.forward : block.backward;
+    const auto& ops = plan::ops_of(block, visit.direction);
     std::vector<OpClock>& of_visit = clocks.emplace_back(ops.size());
     for (std::size_t o = visit.first_op; o < std::min<std::size_t>(visit.end_op, ops.size()); ++o) {
       if (ops[o].work != plan::Work::fixed || ops[o].launches != 0) {

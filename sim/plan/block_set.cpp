@@ -9,7 +9,9 @@ namespace moeplan::plan {
 
 bool holds_tied_gradient(const scenario::Scenario& scenario) {
   const auto& model = scenario.model;
-  return model.tied_embeddings && scenario.layout.pp == 1 && model.mtp_layers == 0 && !scenario.dispatch.overlap;
+  const bool whole = !schedule::find_schedule(scenario.training.schedule)->splits;  // one pass of autograd
+  return model.tied_embeddings && scenario.layout.pp == 1 && model.mtp_layers == 0 && !scenario.dispatch.overlap &&
+         whole;
 }
 
 namespace {
@@ -133,7 +135,8 @@ std::int32_t BlockSet::send(bool reversed) {
 
 std::int32_t BlockSet::dense(const LayerTraits& traits, Variant variant) {
   return once({Kind::dense, variant, traits, {}}, [&] {
-    return layer(make_dense_layer_block(*plan_.scenario, plan_.shape, traits), model::LayerKind::dense, traits, variant);
+    return layer(make_dense_layer_block(*plan_.scenario, plan_.shape, traits), model::LayerKind::dense, traits,
+                 variant);
   });
 }
 

@@ -37,7 +37,8 @@ void Builder::add_weight_gradient() {
   weight_gradient_.reset();
   const std::int64_t bytes = held.elements * (Shape::kElement + 2 * scenario_->optimizer.main_grad_bytes);
   const std::string name = "add " + block_->tensors[held.tensor].name;
-  memory(name, held.family, static_cast<double>(bytes), static_cast<int>(held.matrices), {}, {held.tensor});
+  memory(name, held.family, static_cast<double>(bytes), static_cast<int>(held.matrices), {}, {held.tensor})
+      .weight_gradient = true;
 }
 
 Op& Builder::add(std::string name, Work work, Family family, Ids allocates, Ids frees) {

@@ -71,6 +71,7 @@ void attention_backward(LayerFrame& f, Attention& attention, Norm& norm) {
   const auto projection = std::find_if(ops.begin() + static_cast<std::ptrdiff_t>(first), ops.end(),
                                        [](const Op& op) { return op.name == "attention projection wgrad"; });
   projection->frees.push_back(f.grad_attention);
+  std::erase(projection->reads, f.grad_mid);  // behind dropout it reads that
 }
 
 void arrive(LayerFrame& f, const char* name, TensorId id) { f.b.fixed(name, Family::dense, 0.0, 0, {id}); }

@@ -117,8 +117,11 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stag
     b.collective("sum expert gradients over shard groups", kEdp, cost::Collective::all_reduce, owned_experts * sent,
                  {});
   }
-  if (mirrored)
-    b.collective("sum gradients with the mirrored rank", topology::GroupKind::mirror, reduce, divided * sent, {});
+  if (mirrored) {
+    Op& sum =
+        b.collective("sum gradients with the mirrored rank", topology::GroupKind::mirror, reduce, divided * sent, {});
+    if (reduced) sum.joins = stream_bit(Stream::reduce);
+  }
   Op& gradient_norm =
       b.memory("gradient norm", Family::optimizer, static_cast<double>(owned * optimizer.main_grad_bytes), 4, {});
   if (reduced) gradient_norm.joins = stream_bit(Stream::reduce);

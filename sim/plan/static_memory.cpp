@@ -147,8 +147,8 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
   } else {
     const StageParameters p = stage_parameters(scenario, stage);
     const Shards shards = shards_of(scenario);
-    // Muon keeps no second moment of matrices, and deals whole ones out. Of two ranks that hold the same stages each owns
-    // half of what one would.
+    // Muon keeps no second moment of matrices, and deals whole ones out. Of two ranks that hold the same stages each
+    // owns half of what one would.
     const bool muon = optimizer.orthogonalises();
     const std::int64_t copies_held = optimizer.shards_states() ? scenario.stages.copies() : 1;
     const OwnedParameters tensors = muon ? owned_by_muon(scenario, stage) : OwnedParameters{};

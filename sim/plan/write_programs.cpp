@@ -188,7 +188,8 @@ class Writer {
     const Entry& first = chunk.entries[begin];
     Visit kept = visit_of(slot, first, chunk.first_slot + static_cast<std::int64_t>(begin));
     // The block that ran forward: an edge of its own, in the first microbatch.
-    kept.block = block_of(first, slot.microbatch, group, chunk.reversed, {slot.microbatch == chunk.first_microbatch, false});
+    kept.block =
+        block_of(first, slot.microbatch, group, chunk.reversed, {slot.microbatch == chunk.first_microbatch, false});
     Visit goes_on = kept;
     kept.end_op = goes_on.first_op = 1;
     std::vector<Visit> forward, backward;

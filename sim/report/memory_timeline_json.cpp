@@ -52,7 +52,7 @@ std::string event_line(const search::MemoryTimeline& timeline, const MemoryEvent
     const plan::Visit& visit = timeline.plan.program_of(timeline.rank).visits[static_cast<std::size_t>(event.visit)];
     const plan::Block& block = timeline.plan.blocks[static_cast<std::size_t>(visit.block)];
     const bool forward = visit.direction == schedule::Direction::forward;
-    const auto& list = forward ? block.forward : block.backward;
+    const auto& list = plan::ops_of(block, visit.direction);
     const auto& clock = timeline.clocks[static_cast<std::size_t>(event.visit)][static_cast<std::size_t>(event.op)];
     host_s = clock.issued_s;
     device_s = clock.start_s;

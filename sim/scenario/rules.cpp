@@ -273,6 +273,10 @@ void check_split(const Raw& raw, const schedule::ScheduleEntry& entry, base::Fau
                            "expected 1, got {}",
                            entry.name, raw.uniform_layers),
                {}, {where});
+  if (entry.placement == schedule::Placement::mirrored && raw.optimizer.orthogonalises())
+    faults.add(raw.places.where("optimizer.kind"),
+               fmt::format("{} has every matrix on two ranks, which Muon does not divide: expected adam", entry.name),
+               {}, {where});
   const bool pairs = entry.least_per_stage > 0;  // DualPipe's own steps
   if (raw.dispatch.overlap && !pairs) {
     faults.add(raw.places.where("moe.overlap_moe_expert_parallel_comm"),

@@ -122,6 +122,9 @@ TEST_CASE("weight gradients that come later need gradients whole, and steps of t
     CHECK(with({{"sharding", "zero1"}}).empty());
     CHECK(with({{"sharding", "ddp"}}).empty());
     CHECK(holds(with({{"sharding", "zero2"}}), "apart from backward: expected ddp or zero1, got zero2"));
+    CHECK(holds(with({{"recompute_granularity", "full"}, {"recompute_num_layers", "2"}}), "recomputes single layers"));
+    const std::string muon = with({{"optimizer.kind", "muon"}});
+    CHECK(holds(muon, "which Muon does not divide: expected adam") == (std::string(schedule) == "dualpipe"));
     const std::string overlap = with({{"overlap_moe_expert_parallel_comm", "true"}});
     if (std::string(schedule).starts_with("zb"))
       CHECK(holds(overlap, "has no forward and backward that take turns"));

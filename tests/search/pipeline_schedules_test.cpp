@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,37 @@ TEST_CASE("with more work in a microbatch than in its hand-over, zb_h1 is faster
   const double plain = step("1f1b");
   CHECK(step("zb_h1") < plain);
   CHECK(step("dualpipe") < plain);
+}
+
+TEST_CASE("weight gradients apart go with gradients that are added by themselves, dropout, tied embeddings") {
+  for (const char* schedule : {"zb_h1", "zb_v", "dualpipe", "dualpipe_v"}) {
+    CAPTURE(schedule);
+    Small small = small_with(schedule, 2);
+    small.optimizer = "{ gradient_accumulation_fusion: false }";
+    const auto dropped = std::make_shared<scenario::Scenario>(*small.make());
+    dropped->training.hidden_dropout = 0.1;
+    for (const auto& s : {small.make(), std::shared_ptr<const scenario::Scenario>(dropped)}) {
+      const auto plan = plan::make_plan(s, 0, 1);
+      for (std::int64_t rank = 0; rank < 4; ++rank) {
+        CHECK(memory::replay(plan, rank).peak.allocated_bytes > 0);  // sound: each tensor once
+        // Every op of every visit has its time, weight gradients too.
+        const auto clocks = engine::op_clocks(plan, rank);
+        const auto& visits = plan.program_of(rank).visits;
+        REQUIRE(clocks.size() == visits.size());
+        for (std::size_t v = 0; v < visits.size(); ++v)
+          CHECK(clocks[v].size() ==
+                plan::ops_of(plan.blocks[static_cast<std::size_t>(visits[v].block)], visits[v].direction).size());
+      }
+    }
+  }
+  Small tied;
+  tied.model = "tiny-dense";
+  tied.ep = 1;
+  tied.schedule = "zb_h1";
+  auto s = std::make_shared<scenario::Scenario>(*tied.make());
+  s->model.tied_embeddings = true;
+  const auto plan = plan::make_plan(s, 0, 1);
+  for (std::int64_t rank = 0; rank < 4; ++rank) CHECK(memory::replay(plan, rank).peak.allocated_bytes > 0);
 }
 
 TEST_CASE("transfers between stages that are posted ahead hide under computation, never more than all of them") {
