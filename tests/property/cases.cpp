@@ -107,7 +107,9 @@ rc::Gen<Case> split_case() {
     const std::int64_t least = c.schedule.starts_with("dualpipe") ? 2 * c.pp : 1;
     c.microbatches = least + *element<std::int64_t>(0, 2, 4);
     c.sharding = *element<std::string>("zero1", "ddp");
+    if (c.kind != "adam") c.kind = c.schedule == "dualpipe" ? "adam" : c.sharding == "ddp" ? "muon" : "dist_muon";
     c.memory = any_recompute(c);
+    if (c.memory.find("num_layers") != std::string::npos) c.memory = "{ recompute_granularity: full }";
     c.policies = any_policies(c);
     c.overlap_p2p = *element(false, true);
     const std::size_t chunks = c.policies.find("chunks: 3 }");

@@ -47,7 +47,7 @@ TEST_CASE("weight gradients apart: both evaluations agree, no rank waits for eve
 }
 
 // The replay checks each op: nothing is allocated twice, freed twice, or left over.
-TEST_CASE("weight gradients apart: memory is sound on every rank, and what is kept longer costs memory") {
+TEST_CASE("weight gradients apart: memory is sound on every rank") {
   property::for_all("split schedules in memory", 60, [] {
     const Case c = *property::split_case();
     const plan::Plan plan = c.plan();
@@ -55,13 +55,6 @@ TEST_CASE("weight gradients apart: memory is sound on every rank, and what is ke
       const memory::RankMemory memory = memory::replay(plan, rank);
       RC_ASSERT(memory.peak.allocated_bytes >= memory.static_bytes);
     }
-    if (c.schedule != "zb_h1") return;
-    // In flight are min(p - r, m) microbatches of 1f1b, min(p, m) of zb_h1, which also keeps weights' inputs.
-    Case plain = c;
-    plain.schedule = "1f1b";
-    const plan::Plan before = plain.plan();
-    for (std::int64_t rank = 0; rank < c.gpus(); ++rank)
-      RC_ASSERT(memory::replay(plan, rank).peak.allocated_bytes >= memory::replay(before, rank).peak.allocated_bytes);
   });
 }
 
