@@ -20,7 +20,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 
 }  // namespace
 
-TEST_CASE("lines of whole numbers make a matrix; blanks, CR LF and 1e6 are taken") {
+TEST_CASE("lines of whole numbers make a matrix, blanks, CR LF and 1e6 are taken") {
   base::Faults faults;
   const BytesMatrix matrix = read_bytes_matrix("0, 5\r\n1e6,0\r\n\n", "m.csv", faults);
   CHECK(faults.empty());

@@ -61,7 +61,7 @@ TEST_CASE("no transfers take no time") {
 }
 
 TEST_CASE(
-    "against the slow form: equal times at tolerance 0; within a tenth of a percent, and never below the port "
+    "against the slow form: equal times at tolerance 0, within a tenth of a percent, and never below the port "
     "bound, at that of exchanges") {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const std::size_t links = 3 + seed % 7, count = 5 + seed % 30;
