@@ -25,11 +25,16 @@ constexpr std::int16_t kRingSms = 1, kUserBufferSms = 16;
 constexpr std::int64_t kPipelinePieces = 4;
 constexpr std::int64_t kGatherBuffers = 6, kScatterBuffers = 4;
 
-bool overlaps(const scenario::Scenario& scenario) {
-  return scenario.layout.tp > 1 && scenario.training.framework == scenario::Framework::megatron;
-}
 bool user_buffers(const scenario::Scenario& scenario) {
-  return overlaps(scenario) && scenario.training.tp_comm_overlap;
+  return scenario.layout.tp > 1 && scenario.training.framework == scenario::Framework::megatron &&
+         scenario.training.tp_comm_overlap;
+}
+// An asynchronous collective is ahead of the product that is launched behind it where the device has one queue
+// (CUDA_DEVICE_MAX_CONNECTIONS=1). Megatron demands that before Blackwell alone (training/arguments.py); Blackwell parts
+// are those that multiply mxfp8. On B200 without user buffers measured runs show the whole exchange (docs/models.md).
+bool overlaps(const scenario::Scenario& scenario) {
+  if (scenario.layout.tp == 1 || scenario.training.framework != scenario::Framework::megatron) return false;
+  return scenario.training.tp_comm_overlap || !cost::supports(scenario.hardware, cost::Precision::mxfp8);
 }
 
 // Linear layers that have user buffers (qkv, proj, fc1, fc2): of attention without latents and of dense MLPs.
