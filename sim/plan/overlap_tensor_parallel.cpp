@@ -30,8 +30,9 @@ bool user_buffers(const scenario::Scenario& scenario) {
          scenario.training.tp_comm_overlap;
 }
 // An asynchronous collective is ahead of the product that is launched behind it where the device has one queue
-// (CUDA_DEVICE_MAX_CONNECTIONS=1). Megatron demands that before Blackwell alone (training/arguments.py); Blackwell parts
-// are those that multiply mxfp8. On B200 without user buffers measured runs show the whole exchange (docs/models.md).
+// (CUDA_DEVICE_MAX_CONNECTIONS=1). Megatron demands that before Blackwell alone (training/arguments.py); Blackwell
+// parts are those that multiply mxfp8. On B200 without user buffers measured runs show the whole exchange
+// (docs/models.md).
 bool overlaps(const scenario::Scenario& scenario) {
   if (scenario.layout.tp == 1 || scenario.training.framework != scenario::Framework::megatron) return false;
   return scenario.training.tp_comm_overlap || !cost::supports(scenario.hardware, cost::Precision::mxfp8);
