@@ -10,8 +10,6 @@ using moeplan::test::Small;
 
 namespace {
 
-double step_s(const Small& small) { return engine::run_step(plan::make_plan(small.make(), 0, 1)).step_s; }
-
 Small skewed() {
   Small small;
   small.model = "tiny-mla";
