@@ -102,7 +102,7 @@ void check_out(const Arguments& arguments) {
     if (std::filesystem::equivalent(arguments.out, table, error) && !error)
       throw base::Error({"-o " + arguments.out, 0, 0, {}}, "would replace the input");
   }
-  check_writable(arguments.out);
+  check_writable("-o", arguments.out);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ class Output {
   std::string json_;
 };
 
-// Throws base::Error when write_file_atomically could not write there.
-void check_writable(const std::string& path);
+// Throws base::Error, which names the option, when write_file_atomically could not write to what it says.
+void check_writable(const std::string& option, const std::string& path);
 
 }  // namespace moeplan::cli

@@ -24,7 +24,7 @@ void check_output(const std::string& option, const std::string& path, const std:
   if (std::filesystem::equivalent(path, input, error) && !error) {
     throw base::Error({option + " " + path, 0, 0, {}}, "would replace the input");
   }
-  check_writable(path);
+  check_writable(option, path);
 }
 
 // Every row with what becomes of it.
