@@ -123,6 +123,34 @@ void add_memory(const search::Validation& validation, std::vector<ValidationPart
   if (!part.rows.empty()) parts.push_back(std::move(part));
 }
 
+void add_intervals(const search::Validation& validation, std::vector<ValidationPart>& parts) {
+  ValidationPart part{
+      "Intervals",
+      "Groups in turn: one tells by how much runs are off (median of measured over predicted, and the 5 % "
+      "and 95 % quantiles beside it, less what the cost models' spreads explain), the next judges the 90 % "
+      "intervals of this version.",
+      {{"of", Align::left},
+       {"rows that tell"},
+       {"spread of models"},
+       {"median"},
+       {"below"},
+       {"above"},
+       {"rows kept out"},
+       {"inside"}},
+      {}};
+  for (const auto& [name, intervals] : {std::pair("step time", &validation.step_intervals),
+                                        std::pair("peak allocated", &validation.allocated_intervals)}) {
+    if (intervals->fitted + intervals->kept_out == 0) continue;
+    part.rows.push_back({name, std::to_string(intervals->fitted), fmt::format("{:.4f}", intervals->deviation),
+                         fmt::format("{:+.4f}", intervals->form.middle), fmt::format("{:.4f}", intervals->form.below),
+                         fmt::format("{:.4f}", intervals->form.above), std::to_string(intervals->kept_out),
+                         intervals->kept_out == 0 ? "-"
+                                                  : percent(static_cast<double>(intervals->inside) /
+                                                            static_cast<double>(intervals->kept_out))});
+  }
+  if (!part.rows.empty()) parts.push_back(std::move(part));
+}
+
 // Rows that say the same stand in one line, in the order of their first.
 void add_reasons(const search::Validation& validation, runs::RunStatus status, const char* title,
                  std::vector<ValidationPart>& parts) {
@@ -172,6 +200,7 @@ std::vector<ValidationPart> validation_parts(const search::Validation& validatio
   add_summary(validation, "Peak allocated", &SummaryLine::allocated, parts);
   add_summary(validation, "Peak reserved", &SummaryLine::reserved, parts);
   add_summary(validation, "Device memory", &SummaryLine::device, parts);
+  add_intervals(validation, parts);
   add_ranks(validation, parts);
   add_times(validation, parts);
   add_memory(validation, parts);

@@ -35,6 +35,9 @@ struct ValidationRow {
   std::string step_time_from;      // the column that the measured step time comes from
   bool judges_time = false, judges_memory = false;  // by `use`: counts in the summaries
   Compared step_time_s, peak_allocated_bytes, peak_reserved_bytes, peak_device_bytes;
+  // At 90 %, where predicted; and what the cost models' spreads make of the step (docs/models.md, Uncertainty).
+  std::optional<Range> step_range_s, allocated_range_bytes;
+  double step_deviation = 0;
   std::vector<RankCompared> ranks;  // where the row has figures a rank
   std::int64_t ops = 0;             // engine ops evaluated, for --stats
 };
@@ -51,13 +54,22 @@ struct SummaryLine {
   ErrorSummary step_time, allocated, reserved, device;
 };
 
+// The groups of a table in turn: one tells what runs are off beside the cost models, the next judges the intervals that
+// this version gives (which rest on the former groups of the table of docs/validation.md).
+struct Intervals {
+  std::int64_t fitted = 0, kept_out = 0, inside = 0;  // rows; inside: of those kept out
+  double deviation = 0;                               // of the fitted: median of what the cost models explain
+  FormError form;                                     // of the fitted
+};
+
 struct Validation {
   std::string file;
   std::vector<std::string> notes;  // of the table
   std::vector<ValidationRow> rows;
   std::int64_t ok = 0, skipped = 0, errors = 0;
-  std::int64_t judged = 0;                     // rows in the summaries
-  std::vector<SummaryLine> summary;            // the total first
+  std::int64_t judged = 0;           // rows in the summaries
+  std::vector<SummaryLine> summary;  // the total first
+  Intervals step_intervals, allocated_intervals;
   ErrorSummary rank_allocated, rank_reserved;  // over every rank of the rows in the summary that have figures a rank
 };
 
