@@ -68,8 +68,7 @@ TEST_CASE("all cost models twice as slow make a step twice as long") {
   small.pp = 2;
   small.gpus = 8;
   const auto plan = plan::make_plan(small.make(), 0, 1);
-  const double twice = search::step_under(plan, [](topology::HardwareProfile& profile) {
-    profile.time_scale = {2, 2, 2, 2, 2, 2, 2};
-  });
+  const double twice =
+      search::step_under(plan, [](topology::HardwareProfile& profile) { profile.time_scale = {2, 2, 2, 2, 2, 2, 2}; });
   CHECK(twice == doctest::Approx(2 * engine::run_step(plan).step_s).epsilon(1e-7));
 }
