@@ -275,6 +275,11 @@ Fit fit_profile(const std::vector<const Measurement*>& rows, const HardwareProfi
     for (const FittedValue& value : family.values)
       topology::set_value(fit.profile, value.key, *topology::value_at(working, value.key));
   }
+  auto& gemm = fit.profile.gemm;
+  if (gemm.sustained && gemm.sustained->value > gemm.peak.value) {
+    gemm.sustained.reset();
+    fit.notes.push_back("gemm.sustained of the base profile is left out: the rate fitted here is lower");
+  }
   return fit;
 }
 

@@ -48,7 +48,7 @@ double datasheet_peak(const topology::HardwareProfile& profile, Precision precis
 
 double achieved_peak(const topology::HardwareProfile& profile, Precision precision) {
   const topology::HardwareProfile::Gemm& gemm = profile.gemm;
-  if (precision == Precision::bf16) return gemm.sustained ? gemm.sustained->value : gemm.peak.value;
+  if (precision == Precision::bf16) return gemm.sustained ? std::min(gemm.sustained->value, gemm.peak.value) : gemm.peak.value;
   const auto& peak = stated_peak(profile, precision);
   MOEPLAN_CHECK(peak.has_value(), "the scenario refuses a precision that the part has not");
   return peak->value;

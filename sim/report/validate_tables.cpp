@@ -173,10 +173,11 @@ void add_reasons(const search::Validation& validation, runs::RunStatus status, c
 }
 
 void add_notes(const search::Validation& validation, std::vector<ValidationPart>& parts) {
-  ValidationPart part{"Rows that are not predicted to fit",
-                      "They ran: what is predicted is another run than the measured one.",
-                      {{"rows"}, {"note", Align::left}, {"which", Align::left}},
-                      {}};
+  ValidationPart part{
+      "Rows whose comparison is in doubt",
+      "What is predicted is another run than the measured one, or what was measured is not what the row says.",
+      {{"rows"}, {"note", Align::left}, {"which", Align::left}},
+      {}};
   for (const ValidationRow& row : validation.rows)
     for (const std::string& note : row.notes) part.rows.push_back({"1", note, row.run.id});
   if (!part.rows.empty()) parts.push_back(std::move(part));

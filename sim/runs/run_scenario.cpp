@@ -188,7 +188,9 @@ class Mapper {
     section.add("micro_batch_size", run_.mbs.value_or(1));
     section.add("global_batch_size", *run_.gbs);
     section.add("seq_length", *run_.seq_len);
-    if (!run_.schedule.empty()) section.add("schedule", run_.schedule);
+    const std::string schedule = run_.schedule.empty() && of_deepseek_report() ? "dualpipe" : run_.schedule;
+    if (!schedule.empty()) section.add("schedule", schedule);
+    if (schedule != run_.schedule) assume("schedule: dualpipe, as the report of the run describes");
     if (run_.precision.empty()) assume("precision: bf16");
     if (!run_.precision.empty() && run_.precision != "bf16") section.add("precision", run_.precision);
     if (torchtitan_) section.add("framework", "torchtitan");
@@ -239,6 +241,9 @@ class Mapper {
     };
     return two(year) * 100 + two(year + 3);
   }
+
+  // DeepSeek-V3's own training (arXiv 2412.19437, section 3.2): DualPipe, and kernels that send a token once to a node.
+  bool of_deepseek_report() const { return from("2412.19437"); }
 
   bool from(std::string_view source) const { return run_.source.find(source) != std::string::npos; }
 
@@ -361,7 +366,10 @@ class Mapper {
     }
     if (run_.dispatcher == "none") fault("dispatcher", "a model with experts has one, got 'none'");
     Section section("moe");
-    if (!dispatches) assume("dispatcher: alltoall");
+    const bool kernels = !dispatches && of_deepseek_report();
+    if (kernels) section.add("dispatcher", "deepep");
+    if (!dispatches)
+      assume(kernels ? "dispatcher: deepep, the kernels that the report of the run describes" : "dispatcher: alltoall");
     if (dispatches && run_.dispatcher != "alltoall") section.add("dispatcher", run_.dispatcher);
     // Recipes state it whatever the dispatcher; the others leave the copies to the collectives.
     const bool has_kernels = run_.dispatcher == "deepep" || run_.dispatcher == "hybridep";

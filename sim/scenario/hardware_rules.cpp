@@ -1,5 +1,9 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "base/nearest.h"
 #include "cost/dispatch.h"
 #include "cost/kernels.h"
 #include "scenario/rules.h"
@@ -8,6 +12,8 @@
 namespace moeplan::scenario {
 
 namespace {
+
+constexpr const char* kNoLibrary = "none";
 
 void check_precision(const Raw& raw, const topology::HardwareProfile& profile, base::Faults& faults) {
   if (cost::supports(profile, cost_precision(raw.training.precision))) return;
@@ -45,6 +51,36 @@ cost::Precision cost_precision(Precision precision) {
       return cost::Precision::nvfp4;
   }
   return cost::Precision::bf16;
+}
+
+void choose_library(const Raw& raw, const std::vector<Override>& overrides, topology::HardwareProfile& profile,
+                    base::Faults& faults) {
+  const std::string& stated = raw.kernel_library;
+  const bool megatron = raw.training.framework == Framework::megatron;
+  const std::string name = !stated.empty() ? stated : megatron ? "transformer-engine" : kNoLibrary;
+  if (name == kNoLibrary) return;
+  std::vector<std::string> names = {kNoLibrary};
+  const topology::HardwareProfile::Library* chosen = nullptr;
+  for (const auto& library : profile.libraries) {
+    names.push_back(library.name);
+    if (library.name == name) chosen = &library;
+  }
+  if (chosen == nullptr) {
+    if (!stated.empty())
+      faults.add(
+          raw.places.where("cluster.kernel_library"),
+          fmt::format("expected one of {} (libraries of {}), got '{}'", fmt::join(names, ", "), profile.id, name),
+          base::nearest_hint(name, names));
+    return;
+  }
+  topology::HardwareProfile::Library used = *chosen;
+  std::erase_if(used.values, [&](const auto& entry) {
+    // The host issues the products of a group one by one: its cost is counted there.
+    if (entry.first == "grouped_gemm.group_issue") return true;
+    return std::any_of(overrides.begin(), overrides.end(),
+                       [&](const Override& given) { return given.path.starts_with(entry.first); });
+  });
+  profile = topology::with_library(std::move(profile), used);
 }
 
 void check_hardware(const Raw& raw, const topology::HardwareProfile& profile, base::Faults& faults) {

@@ -18,6 +18,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"model"},
     {"cluster", {}, true},
     {"cluster.hardware"},
+    {"cluster.kernel_library"},
     {"cluster.gpus", {"world_size"}},
     {"parallel", {}, true},
     {"parallel.tensor_model_parallel_size", {"tp"}},

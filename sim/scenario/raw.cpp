@@ -22,6 +22,7 @@ constexpr std::int64_t kMaxSequence = std::int64_t{1} << 22;
 void read_cluster(config::Reader reader, Raw& raw) {
   declare_keys(reader, "cluster", raw.places);
   raw.hardware = reader.text("hardware");
+  raw.kernel_library = reader.text_or("kernel_library", "");
   raw.layout.world = reader.integer("gpus", {1, kMaxGpus});
   reader.finish();
 }

@@ -24,6 +24,7 @@ struct RawRouting {
 struct Raw {
   explicit Raw(base::Where root) : places(std::move(root)) {}
   std::string model, hardware;
+  std::string kernel_library;  // of the profile; empty: the framework's
   std::optional<config::Node> inline_model;  // `model` as a mapping: a model file's content; the name is empty then
   topology::Layout layout;
   StageRules stage_rules;    // layers and MTP blocks are the model's

@@ -126,6 +126,7 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
   if (hardware_file) {
     hardware_file = with_hardware_overrides(*hardware_file, overrides.hardware, faults);
     hardware = topology::read_hardware(*hardware_file, data_id(raw.hardware, base_dir), faults);
+    choose_library(raw, overrides.hardware, hardware, faults);
   }
   faults.throw_if_any();
   MOEPLAN_CHECK(model_file.has_value(), "a model file without faults is there");

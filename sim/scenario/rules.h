@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "config/document.h"
 #include "model/architecture.h"
+#include "scenario/overrides.h"
 #include "scenario/raw.h"
 #include "topology/hardware.h"
 
@@ -29,6 +30,10 @@ void check_recompute(const Sides& sides, base::Faults& faults);
 // Sharding against the data-parallel group; dispatcher against policies.
 void check_settings(const Sides& sides, base::Faults& faults);
 // Precisions and host copies that the profile states no rate for.
+// The profile with the values of the library of kernels that the scenario or its framework runs, but those that
+// `overrides` state. An unknown name is a fault.
+void choose_library(const Raw& raw, const std::vector<Override>& overrides, topology::HardwareProfile& profile,
+                    base::Faults& faults);
 void check_hardware(const Raw& raw, const topology::HardwareProfile& profile, base::Faults& faults);
 
 // Which layers each stage holds; a fault and an empty map when the rules cannot be met.

@@ -126,6 +126,17 @@ void note_misfit(const runs::Run& run, const scenario::Options& options, const E
   row.notes.push_back(note);
 }
 
+// A measured time in which the part would have to compute faster than its datasheet says is another run's, or another
+// part's: the prediction is not to be judged by it.
+void note_impossible(const Evaluation& e, ValidationRow& row) {
+  const std::optional<double> measured = row.step_time_s.measured;
+  if (!measured || !row.step_time_s.predicted || e.mfu_peak_flops <= 0) return;
+  const double share = e.mfu * *row.step_time_s.predicted / *measured;  // model FLOPs alone
+  if (share > 1)
+    row.notes.push_back(fmt::format(
+        "the measured time means {:.0f} % of the datasheet's peak: not this run or not this part", 100 * share));
+}
+
 ValidationRow validate_row(const runs::Run& run, const scenario::Options& options) {
   ValidationRow row;
   row.run = run;
@@ -152,6 +163,7 @@ ValidationRow validate_row(const runs::Run& run, const scenario::Options& option
   const Evaluation* e = evaluation ? &*evaluation : nullptr;
   if (e != nullptr) note_misfit(run, options, *e, row);
   set_step_time(run, e, row);
+  if (e != nullptr) note_impossible(*e, row);
   set_measured_memory(run, scope, row);
   if (e != nullptr) set_predicted_memory(*e, scope, row);
   if (const auto& allocated = row.peak_allocated_bytes.predicted)

@@ -119,6 +119,18 @@ TEST_CASE("synthetic attention with 5 % noise gives back rates, half lengths and
     CHECK_MESSAGE(fitted(fit, key) == doctest::Approx(topology::value_at(truth, key)->value).epsilon(0.15), key);
 }
 
+TEST_CASE("a sustained rate above the peak that was fitted goes, one below it stays") {
+  topology::HardwareProfile truth = h200(), base = h200();
+  truth.gemm.peak.value = 600e12;
+  const Synthetic table = synthetic("gpu,op,dtype,m,n,k", gemm_lines(), truth, 0);
+  for (const double sustained : {620e12, 580e12}) {
+    base.gemm.sustained = topology::Value{sustained, topology::Evidence::published, "test"};
+    const Fit fit = fit_profile(table.pointers(), base, {"", "t.csv", false});
+    CHECK(fit.profile.gemm.peak.value == doctest::Approx(600e12).epsilon(0.01));
+    CHECK(fit.profile.gemm.sustained.has_value() == (sustained < 600e12));
+  }
+}
+
 TEST_CASE("seven tenths of the shapes are fitted, and a shape lies on one side wherever it stands") {
   std::int64_t kept = 0;
   for (std::int64_t m = 1; m <= 1000; ++m) kept += is_kept_out(gemm_row(m)) ? 1 : 0;

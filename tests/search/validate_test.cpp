@@ -174,6 +174,21 @@ TEST_CASE("rows that are wrong or left out keep their place, and the rest goes o
   CHECK(one.rows[3].step_time_s.predicted == many.rows[3].step_time_s.predicted);
 }
 
+TEST_CASE("a time that asks more of a part than its datasheet gives has a note") {
+  // 8 sequences of 4,096 tokens at 6 x 8.03e9 and some for attention are 1.7e15 FLOP, on 8 H100 of 989 TFLOP/s 0.22 s
+  // at the least.
+  const std::string columns = "id,model,gpu,gpus,mbs,gbs,seq_len,framework,recompute,routing,step_time_s\n";
+  const std::string shape = ",llama3.1-8b,h100-sxm,8,1,8,4096,megatron,full,dense,";
+  const auto rows = validate(
+                        runs::parse_runs(columns + "fast" + shape + "0.199\nslow" + shape + "0.201\n", "runs.csv"), {},
+                        [](const ValidationRow&) {}, 1)
+                        .rows;
+  REQUIRE(rows.size() == 2);
+  REQUIRE(rows[0].notes.size() == 1);
+  CHECK(rows[0].notes[0].find("% of the datasheet's peak") != std::string::npos);
+  CHECK(rows[1].notes.empty());
+}
+
 TEST_CASE("a run that was measured and is predicted not to fit has a note, its figures stay") {
   // 131,072 tokens on 8 ranks: 32 layers of some 2 GiB saved tensors each, or of one input each, beside 17 GiB of
   // state.
