@@ -71,9 +71,8 @@ Json summary_json(const ErrorSummary& s) {
 }
 
 Json intervals_json(const search::Intervals& intervals) {
-  return {{"fitted", intervals.fitted},    {"deviation", intervals.deviation}, {"middle", intervals.form.middle},
-          {"below", intervals.form.below}, {"above", intervals.form.above},    {"kept_out", intervals.kept_out},
-          {"inside", intervals.inside}};
+  return {{"fitted", intervals.fitted},     {"low", intervals.form.low},  {"high", intervals.form.high},
+          {"kept_out", intervals.kept_out}, {"inside", intervals.inside}, {"median_width", intervals.width}};
 }
 
 }  // namespace

@@ -126,27 +126,27 @@ void add_memory(const search::Validation& validation, std::vector<ValidationPart
 void add_intervals(const search::Validation& validation, std::vector<ValidationPart>& parts) {
   ValidationPart part{
       "Intervals",
-      "Groups in turn: one tells by how much runs are off (median of measured over predicted, and the 5 % "
-      "and 95 % quantiles beside it, less what the cost models' spreads explain), the next judges the 90 % "
-      "intervals of this version.",
+      "Half of the groups, by a hash of their names, tell by how much runs are off: 5 % and 95 % ends "
+      "of log(measured / predicted), of step time in units of what the cost models' spreads make of a row. "
+      "The others judge the 90 % intervals of this version (models.md, Uncertainty).",
       {{"of", Align::left},
        {"rows that tell"},
-       {"spread of models"},
-       {"median"},
-       {"below"},
-       {"above"},
+       {"5 %"},
+       {"95 %"},
        {"rows kept out"},
+       {"high / low (median)"},
        {"inside"}},
       {}};
   for (const auto& [name, intervals] : {std::pair("step time", &validation.step_intervals),
                                         std::pair("peak allocated", &validation.allocated_intervals)}) {
     if (intervals->fitted + intervals->kept_out == 0) continue;
-    part.rows.push_back({name, std::to_string(intervals->fitted), fmt::format("{:.4f}", intervals->deviation),
-                         fmt::format("{:+.4f}", intervals->form.middle), fmt::format("{:.4f}", intervals->form.below),
-                         fmt::format("{:.4f}", intervals->form.above), std::to_string(intervals->kept_out),
+    part.rows.push_back({name, std::to_string(intervals->fitted), fmt::format("{:+.3f}", intervals->form.low),
+                         fmt::format("{:+.3f}", intervals->form.high), std::to_string(intervals->kept_out),
+                         fmt::format("{:.2f}", intervals->width),
                          intervals->kept_out == 0 ? "-"
-                                                  : percent(static_cast<double>(intervals->inside) /
-                                                            static_cast<double>(intervals->kept_out))});
+                                                  : fmt::format("{} ({})", intervals->inside,
+                                                                percent(static_cast<double>(intervals->inside) /
+                                                                        static_cast<double>(intervals->kept_out)))});
   }
   if (!part.rows.empty()) parts.push_back(std::move(part));
 }

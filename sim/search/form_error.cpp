@@ -1,12 +1,11 @@
 #include "search/uncertainty.h"
 
-// What training runs were off beside the cost models' own errors, on every second group of the table behind
-// docs/validation.md (Intervals); the other groups judge the intervals. `moeplan validate` works these figures out anew
-// from the table that it reads.
+// What training runs were off (FormError), on the half of the groups of the table behind docs/validation.md that tells
+// it. `moeplan validate` works these figures out anew: its table "Intervals", 5 % and 95 %.
 namespace moeplan::search {
 
-FormError step_form() { return {0, 0, 0}; }
+FormError step_form() { return {0, 0}; }
 
-FormError memory_form() { return {0, 0, 0}; }
+FormError memory_form() { return {0, 0}; }
 
 }  // namespace moeplan::search

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <cstdint>
 #include <string>
 
 namespace moeplan::search {
@@ -22,34 +22,41 @@ double median(std::vector<double> values) {
   return values[(values.size() - 1) / 2];
 }
 
+// FNV-1a.
+std::uint32_t hash_of(const std::string& text) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash;
+}
+
 Intervals intervals_of(const std::vector<ValidationRow>& rows, const Metric& metric) {
   const auto judged = one_a_group(rows, [&](const ValidationRow& row) {
     return row.status == runs::RunStatus::ok && row.*metric.judges && (row.*metric.compared).error() &&
            row.*metric.range;
   });
   Intervals result;
-  std::map<std::string, std::size_t> place;  // of a group, by its first row
-  std::vector<double> logs, deviations;
+  std::vector<double> scores, widths;
   for (const ValidationRow* row : judged) {
-    const std::string& group = row->run.group.empty() ? row->run.id : row->run.group;
-    const std::size_t at = place.try_emplace(group, place.size()).first->second;
     const Compared& compared = row->*metric.compared;
-    if (at % 2 == 0) {
-      logs.push_back(std::log(*compared.measured / *compared.predicted));
-      if (metric.deviation != nullptr) deviations.push_back(row->*metric.deviation);
+    if (tells_form(row->run.group.empty() ? row->run.id : row->run.group)) {
+      const double deviation = metric.deviation == nullptr ? 1.0 : row->*metric.deviation;
+      if (deviation > 0) scores.push_back(std::log(*compared.measured / *compared.predicted) / deviation);
       continue;
     }
     const Range& range = *(row->*metric.range);
     ++result.kept_out;
+    widths.push_back(range.high / range.low);
     result.inside += *compared.measured >= range.low && *compared.measured <= range.high ? 1 : 0;
   }
-  result.fitted = static_cast<std::int64_t>(logs.size());
-  result.deviation = median(std::move(deviations));
-  result.form = form_of(std::move(logs), result.deviation);
+  result.fitted = static_cast<std::int64_t>(scores.size());
+  result.width = median(std::move(widths));
+  result.form = form_of(std::move(scores));
   return result;
 }
 
 }  // namespace
+
+bool tells_form(const std::string& group) { return (hash_of(group) >> 16) % 2 == 0; }
 
 void add_intervals(Validation& validation) {
   validation.step_intervals =

@@ -32,13 +32,6 @@ constexpr std::array<Family, 7> kFamilies = {{
     {"host", &HardwareProfile::TimeScale::host, 0.50},
 }};
 
-double quantile(const std::vector<double>& sorted, double share) {  // nearest rank
-  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
-  return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
-}
-
-double less(double all, double part) { return std::sqrt(std::max(0.0, all * all - part * part)); }
-
 // Shares of the mean rank's time by cost model, of what is neither bubble nor waiting: those stretch with the rest.
 std::array<double, kFamilies.size()> shares_of(const engine::TimeParts& parts) {
   const auto of = [&](plan::Family family) { return parts.family_s[static_cast<std::size_t>(family)]; };
@@ -63,18 +56,16 @@ std::array<double, kFamilies.size()> shares_of(const engine::TimeParts& parts) {
 
 }  // namespace
 
-FormError form_of(std::vector<double> logs, double deviation) {
-  if (logs.empty()) return {};
-  std::sort(logs.begin(), logs.end());
-  const double middle = quantile(logs, 0.5), tail = (1 - kCoverage) / 2;
-  const double explained = kDeviations * deviation;
-  return {middle, less(middle - quantile(logs, tail), explained), less(quantile(logs, 1 - tail) - middle, explained)};
+FormError form_of(std::vector<double> scores) {
+  if (scores.empty()) return {};
+  std::sort(scores.begin(), scores.end());
+  const std::size_t beyond = std::max<std::size_t>(1, (scores.size() + 1) / kTail);
+  return {scores[beyond - 1], scores[scores.size() - beyond]};
 }
 
-Range range_of(double predicted, double deviation, const FormError& form) {
-  const double explained = kDeviations * deviation;
-  return {std::min(predicted, predicted * std::exp(form.middle - std::hypot(explained, form.below))),
-          std::max(predicted, predicted * std::exp(form.middle + std::hypot(explained, form.above)))};
+Range range_of(double predicted, double deviation, const FormError& form, double least) {
+  return {predicted * std::exp(deviation * std::min(-least, form.low)),
+          predicted * std::exp(deviation * std::max(least, form.high))};
 }
 
 std::vector<FamilyError> spreads_of(const HardwareProfile& profile) {
@@ -126,8 +117,9 @@ Uncertainty uncertainty(const Evaluation& evaluation, int threads) {
   double variance = 0;
   for (const FamilyError& error : result.families) variance += error.step_change * error.step_change;
   result.deviation = std::sqrt(variance);
-  result.step_s = range_of(evaluation.step_s, result.deviation, step_form());
-  result.peak_allocated_bytes = range_of(static_cast<double>(evaluation.worst.peak.allocated_bytes), 0, memory_form());
+  result.step_s = range_of(evaluation.step_s, result.deviation, step_form(), kDeviations);
+  result.peak_allocated_bytes =
+      range_of(static_cast<double>(evaluation.worst.peak.allocated_bytes), 1, memory_form(), 0);
   return result;
 }
 

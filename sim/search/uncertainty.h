@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,26 +14,29 @@ namespace moeplan::search {
 struct Evaluation;
 
 inline constexpr double kCoverage = 0.90;
-inline constexpr double kDeviations = 1.645;  // of a normal distribution: 5 % lie beyond on each side
-
+inline constexpr std::size_t kTail = 20;      // one in so many lies beyond, on each side
+inline constexpr double kDeviations = 1.645;  // of a normal distribution: as many
 struct Range {
   double low = 0, high = 0;
 };
 
-// What measured runs were off, as logarithms of measured / predicted: their median, and how far below and above it the
-// 5 % and 95 % quantiles lie, less what the cost models' spreads explain (in quadrature).
+// What measured runs were off, in units of what the cost models' spreads make of each: 5 % and 95 % ends of
+// log(measured / predicted) / deviation. Errors of the model of a step (what it leaves out, what a run's description
+// leaves open) grow with those of the models in it, more than the spreads of single operations tell.
 struct FormError {
-  double middle = 0, below = 0, above = 0;
+  double low = 0, high = 0;
 };
-// `logs`: of runs, log(measured / predicted); `deviation`: the median over them of what the cost models explain.
-FormError form_of(std::vector<double> logs, double deviation);
-// Of the shipped version: from the rows of docs/validation.md that are not judged by it (Intervals there).
+// Of n scores the ones of ranks (n + 1) / 20, at least the first, and as many from the end: nine in ten of further runs
+// like them lie between. Of no scores 0.
+FormError form_of(std::vector<double> scores);
+// Of the shipped version: from half of the groups of measured runs; the others judge the intervals (Intervals in
+// docs/validation.md).
 FormError step_form();
-FormError memory_form();
+FormError memory_form();  // deviation 1: no fitted model stands behind memory
 
-// [predicted e^(middle - w), predicted e^(middle + w)], w^2 = (1.645 deviation)^2 + below^2 or above^2, widened to hold
-// the prediction itself.
-Range range_of(double predicted, double deviation, const FormError& form);
+// [predicted e^(deviation low), predicted e^(deviation high)]; low is at most -least and high at least `least`: what
+// the cost models' spreads make of the prediction by themselves (kDeviations), or 0 to hold the prediction itself.
+Range range_of(double predicted, double deviation, const FormError& form, double least);
 
 // A cost model whose error moves all its times together: a section of the profile.
 struct FamilyError {

@@ -167,7 +167,7 @@ ValidationRow validate_row(const runs::Run& run, const scenario::Options& option
   set_measured_memory(run, scope, row);
   if (e != nullptr) set_predicted_memory(*e, scope, row);
   if (const auto& allocated = row.peak_allocated_bytes.predicted)
-    row.allocated_range_bytes = range_of(*allocated, 0, memory_form());
+    row.allocated_range_bytes = range_of(*allocated, 1, memory_form(), 0);
   set_ranks(run, e, row);
   if (e != nullptr) row.ops = e->ops;
   return row;

@@ -54,12 +54,13 @@ struct SummaryLine {
   ErrorSummary step_time, allocated, reserved, device;
 };
 
-// The groups of a table in turn: one tells what runs are off beside the cost models, the next judges the intervals that
-// this version gives (which rest on the former groups of the table of docs/validation.md).
+// Half of the groups tell what runs are off, the others judge the intervals that this version gives, which rest on the
+// former half of the table behind docs/validation.md. A hash of its name says to which half a group belongs, so that it
+// is the same half in every table.
 struct Intervals {
   std::int64_t fitted = 0, kept_out = 0, inside = 0;  // rows; inside: of those kept out
-  double deviation = 0;                               // of the fitted: median of what the cost models explain
   FormError form;                                     // of the fitted
+  double width = 0;                                   // of those kept out: median of high / low
 };
 
 struct Validation {

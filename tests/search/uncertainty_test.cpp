@@ -12,28 +12,28 @@
 using namespace moeplan;
 using moeplan::test::Small;
 
-TEST_CASE("a range joins models and form in quadrature around the form's median") {
-  // w = hypot(1.645 * 0.04, 0.05) = hypot(0.0658, 0.05) = 0.08264; above: hypot(0.0658, 0.10) = 0.11971
-  const search::Range range = search::range_of(2.0, 0.04, {0.02, 0.05, 0.10});
-  CHECK(range.low == doctest::Approx(2.0 * std::exp(0.02 - 0.082644)).epsilon(1e-5));
-  CHECK(range.high == doctest::Approx(2.0 * std::exp(0.02 + 0.119705)).epsilon(1e-5));
-  // A median beyond the width would leave the prediction outside: the range reaches to it.
-  CHECK(search::range_of(2.0, 0, {0.3, 0.1, 0.1}).low == 2.0);
-  CHECK(search::range_of(2.0, 0, {-0.3, 0.1, 0.1}).high == 2.0);
+TEST_CASE("a range spans the quantiles of runs, in units of what the cost models' spreads make of the step") {
+  // 2 e^(0.04 x -2) = 2 e^-0.08, 2 e^(0.04 x 2.5) = 2 e^0.1
+  const search::Range range = search::range_of(2.0, 0.04, {-2, 2.5}, search::kDeviations);
+  CHECK(range.low == doctest::Approx(2.0 * std::exp(-0.08)));
+  CHECK(range.high == doctest::Approx(2.0 * std::exp(0.1)));
+  // Never narrower than the spreads alone: 2 e^(0.04 x -1.645).
+  CHECK(search::range_of(2.0, 0.04, {0.5, 2.5}, search::kDeviations).low == doctest::Approx(2.0 * std::exp(-0.0658)));
+  // Without spreads, quantiles on one side reach to the prediction.
+  CHECK(search::range_of(2.0, 1, {0.5, 2.5}, 0).low == 2.0);
+  CHECK(search::range_of(2.0, 1, {-2.5, -0.5}, 0).high == 2.0);
 }
 
-TEST_CASE("the form error of runs is their quantiles less what the models explain") {
-  // Twenty runs, logs -0.10, -0.09, ..., 0.09; nearest ranks of 5 %, 50 % and 95 %: 1st, 10th and 19th.
-  std::vector<double> logs;
-  for (int i = 0; i < 20; ++i) logs.push_back(-0.10 + 0.01 * i);
-  const search::FormError all = search::form_of(logs, 0);
-  CHECK(all.middle == doctest::Approx(-0.01));
-  CHECK(all.below == doctest::Approx(0.09));
-  CHECK(all.above == doctest::Approx(0.09));
-  // 1.645 * 0.04 = 0.0658; sqrt(0.09^2 - 0.0658^2) = 0.06140
-  CHECK(search::form_of(logs, 0.04).below == doctest::Approx(0.0614).epsilon(1e-3));
-  CHECK(search::form_of(logs, 0.06).above == 0);  // 0.0987 explains more than there is
-  CHECK(search::form_of({}, 0).above == 0);
+TEST_CASE("the form error of runs leaves one in twenty of them, and of one more, beyond each end") {
+  std::vector<double> scores;
+  for (int i = 0; i < 38; ++i) scores.push_back(i);
+  CHECK(search::form_of(scores).low == 0);  // 39 / 20: the 1st, and the last
+  CHECK(search::form_of(scores).high == 37);
+  scores.push_back(38);  // 40 / 20: the 2nd, and the 2nd from the end
+  CHECK(search::form_of(scores).low == 1);
+  CHECK(search::form_of(scores).high == 37);
+  CHECK(search::form_of({3.0}).low == 3);
+  CHECK(search::form_of({}).high == 0);
 }
 
 TEST_CASE("a spread comes from the profile, else an untested one is assumed with a reason") {
