@@ -511,9 +511,10 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
   if (json != nullptr && json->count() > 0 && arguments.json.empty()) refuse("--json: expected a path or '-'");
   for (const char* name : {"--csv", "--jsonl", "--markdown", "--memory-timeline"}) {
     const CLI::Option* rows = selected(app).get_option_no_throw(name);
-    if (rows != nullptr && rows->count() > 0 && rows->as<std::string>().empty()) {
-      refuse(std::string(name) + ": expected a path");
-    }
+    if (rows == nullptr || rows->count() == 0) continue;
+    const std::string path = rows->as<std::string>();
+    if (path.empty() || path == "-")
+      refuse(std::string(name) + ": expected a path" + (path.empty() ? "" : ", got '-'; --json alone takes it"));
   }
   const std::pair<const char*, const std::string&> files[] = {{"--json", arguments.json},
                                                               {"--csv", arguments.csv},

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <map>
 #include <ostream>
-#include <system_error>
 
 #include "base/file.h"
 #include "base/nearest.h"
@@ -95,21 +94,11 @@ std::string poor_families(const calibrate::Fit& fit) {
   return poor;
 }
 
-void check_out(const Arguments& arguments) {
-  if (arguments.out.empty()) return;
-  for (const std::string& table : arguments.tables) {
-    std::error_code error;
-    if (std::filesystem::equivalent(arguments.out, table, error) && !error)
-      throw base::Error({"-o " + arguments.out, 0, 0, {}}, "would replace the input");
-  }
-  check_writable(arguments.out);
-}
-
 }  // namespace
 
 int calibrate_fit_command(const Context& context) {
   const Arguments& arguments = context.arguments;
-  check_out(arguments);
+  if (!arguments.out.empty()) check_writable("-o", arguments.out, arguments.tables);
   const std::vector<measurements::MeasurementTable> tables = read_tables(arguments);
   const measurements::Profiles profiles(arguments.options.data_dirs);
   Rows good;

@@ -26,7 +26,8 @@ class Output {
   std::string json_;
 };
 
-// Throws base::Error when write_file_atomically could not write there.
-void check_writable(const std::string& path);
+// Throws base::Error when write_file_atomically could not write to `path`, or would replace one of `inputs`. `option` is
+// the one that names it.
+void check_writable(const std::string& option, const std::string& path, const std::vector<std::string>& inputs);
 
 }  // namespace moeplan::cli

@@ -39,7 +39,8 @@ int run_command(const Context& context) {
   const Arguments& arguments = context.arguments;
   const auto scenario = load(arguments);
   check_rank(arguments, *scenario);
-  if (!arguments.memory_timeline.empty()) check_writable(arguments.memory_timeline);
+  if (!arguments.memory_timeline.empty())
+    check_writable("--memory-timeline", arguments.memory_timeline, {arguments.scenario});
   search::Evaluation evaluation = search::evaluate(scenario, arguments.threads, {}, true);
   evaluation.exchanges = engine::exchange_kinds(*evaluation.plan);
   evaluation.uncertainty = search::uncertainty(evaluation, arguments.threads);

@@ -1,5 +1,7 @@
 #include "config/data.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -8,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/nearest.h"
+#include "config/reader.h"
 
 namespace moeplan::config {
 namespace {
@@ -26,6 +29,11 @@ std::string noun(const std::string& kind) {
 bool names_a_file(const std::string& reference) {
   return reference.find('/') != std::string::npos || reference.ends_with(".yaml") || reference.ends_with(".yml") ||
          reference.ends_with(".json");
+}
+
+bool equal_but_case(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
 // The .yaml files of `folder`, which may be missing: a data folder need not hold every kind.
@@ -63,6 +71,20 @@ std::vector<std::string> Catalogue::names() const {
   return names;
 }
 
+std::string Catalogue::name_of(const std::string& reference) const {
+  if (names_a_file(reference)) return reference;
+  const auto named = [&](const DataFile& file) { return file.name == reference; };
+  if (std::any_of(files_.begin(), files_.end(), named)) return reference;
+  for (const DataFile& file : files_) {
+    if (file.text.find("\naliases:") == std::string::npos) continue;
+    base::Faults ignored;  // the file is judged when it is read
+    Reader reader(parse_yaml(file.text, file.label), ignored);
+    for (const std::string& alias : reader.texts("aliases"))
+      if (equal_but_case(alias, reference)) return file.name;
+  }
+  return reference;
+}
+
 Node Catalogue::load(const std::string& reference, const std::string& base_dir, const base::Where& where) const {
   if (names_a_file(reference)) {
     const std::string path = (fs::path(base_dir) / reference).string();
@@ -70,8 +92,9 @@ Node Catalogue::load(const std::string& reference, const std::string& base_dir, 
     if (!fs::exists(path, error)) throw base::Error(where, "expected a file, '" + path + "' does not exist");
     return load_yaml(path);
   }
+  const std::string name = name_of(reference);
   for (const DataFile& file : files_) {
-    if (file.name == reference) return parse_yaml(file.text, file.label);
+    if (file.name == name) return parse_yaml(file.text, file.label);
   }
   const std::vector<std::string> known = names();
   std::string hint = base::nearest_hint(reference, known);

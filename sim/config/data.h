@@ -22,7 +22,10 @@ class Catalogue {
   Catalogue(std::string kind, const std::vector<std::string>& data_dirs);
   const std::vector<DataFile>& files() const { return files_; }
   std::vector<std::string> names() const;
-  // Finds `reference`: a name of the catalogue, or, when it contains '/' or ends in .yaml/.yml/.json, a path relative
+  // The name of the file that `reference` means: itself, or the one among whose `aliases` it stands, whatever the letter
+  // case. What is unknown, or a path, stays.
+  std::string name_of(const std::string& reference) const;
+  // Finds `reference`: a name of the catalogue or an alias, or, when it contains '/' or ends in .yaml/.yml/.json, a path relative
   // to `base_dir`. Unknown names throw an Error at `where` with the nearest name.
   Node load(const std::string& reference, const std::string& base_dir, const base::Where& where) const;
 

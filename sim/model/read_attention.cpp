@@ -42,7 +42,9 @@ void refuse_keys(config::Reader& reader, const std::array<std::string_view, N>& 
 
 // Rotary embedding turns pairs of elements.
 void check_rotary(config::Reader& reader, std::string_view key, std::int64_t dim) {
-  if (dim % 2 != 0) reader.fault(key, fmt::format("expected an even number (rotary pairs), got '{}'", dim));
+  // A mapping that is missing is one fault, and reads as ones.
+  if (reader.has(key) && dim % 2 != 0)
+    reader.fault(key, fmt::format("expected an even number (rotary pairs), got '{}'", dim));
 }
 
 void read_gqa(config::Reader& reader, Attention& attention, bool linear_bias) {

@@ -149,7 +149,8 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stag
     const std::int64_t dense_linear = std::max<std::int64_t>(linear - expert_parameters, 0);
     const TransferBytes bytes = gathered_bytes({dense_parameters, expert_parameters, dense_linear}, scenario);
     // Whole matrices do not lie in one buffer: they are gathered into tensors, and copied from there.
-    const TensorId flat = b.tensor(TensorKind::communication, "gathered parameters, flat", muon ? bytes.dense : 0);
+    const TensorId flat =
+        b.tensor(TensorKind::communication, "gathered parameters, flat", muon && shards.dense > 1 ? bytes.dense : 0);
     const TensorId flat_experts = b.tensor(TensorKind::communication, "gathered expert parameters, flat",
                                            muon && shards.experts > 1 ? bytes.experts : 0);
     b.collective("gather parameters", kDp, cost::Collective::all_gather, bytes.dense, {flat}, {flat}).members =

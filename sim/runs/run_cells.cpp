@@ -80,7 +80,9 @@ const std::vector<Column>& columns() {
       {"ep_overlap", &Run::ep_overlap},
       {"delayed_wgrad", &Run::delayed_wgrad},
       {"cuda_graph", &Run::cuda_graph, {"none", "local", "transformer_engine", "full_iteration"}},
-      {"cuda_graph_scope", &Run::cuda_graph_scope},
+      {"cuda_graph_scope",
+       &Run::cuda_graph_scope,
+       {"attn", "mlp", "moe", "moe_router", "moe_preprocess", "shared_experts", "mamba", "full_iteration"}},
       {"tp_comm_overlap", &Run::tp_comm_overlap},
       {"grad_overlap", &Run::grad_overlap},
       {"permute_fusion", &Run::permute_fusion},
@@ -158,7 +160,7 @@ class Filler {
   bool known(const std::string& word) {
     const std::vector<std::string>& choices = column_.choices;
     if (choices.empty() || std::find(choices.begin(), choices.end(), word) != choices.end()) return true;
-    fault("expected one of " + base::join_names(choices), base::nearest_hint(word, choices));
+    fault("expected one of " + base::join_names(choices), word, base::nearest_hint(word, choices));
     return false;
   }
   bool positive(const std::string& text, double& value) {
@@ -166,9 +168,11 @@ class Filler {
     fault("expected a number > 0");
     return false;
   }
-  void fault(const std::string& expected, std::string hint = {}) {
+  void fault(const std::string& expected) { fault(expected, cell_.text, {}); }
+  // `found`: the word of the cell that is wrong, or all of it.
+  void fault(const std::string& expected, const std::string& found, std::string hint) {
     run_.faults.push_back(
-        {cell_.where, fmt::format("{}, got '{}'", expected, base::shown_cell(cell_.text)), std::move(hint), {}});
+        {cell_.where, fmt::format("{}, got '{}'", expected, base::shown_cell(found)), std::move(hint), {}});
   }
 
   Run& run_;

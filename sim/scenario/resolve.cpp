@@ -125,7 +125,8 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
   }
   if (hardware_file) {
     hardware_file = with_hardware_overrides(*hardware_file, overrides.hardware, faults);
-    hardware = topology::read_hardware(*hardware_file, data_id(raw.hardware, base_dir), faults);
+    const std::string part = config::Catalogue("hw_profiles", options.data_dirs).name_of(raw.hardware);
+    hardware = topology::read_hardware(*hardware_file, data_id(part, base_dir), faults);
     choose_library(raw, overrides.hardware, hardware, faults);
   }
   faults.throw_if_any();

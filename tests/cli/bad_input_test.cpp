@@ -108,6 +108,17 @@ TEST_CASE("where JSON cannot be written is seen before the work") {
   CHECK(small("run", scenario, {"--json", "/dev/null"}).status == 0);
 }
 
+TEST_CASE("an output that cannot be written names its own option, and '-' is for JSON alone") {
+  const Folder folder;
+  const std::string scenario = folder.write("s.yaml", kSmall), gone = folder.at("no/x");
+  const Result timeline = small("run", scenario, {"--memory-timeline", gone});
+  CHECK(timeline.status == 2);
+  CHECK(holds(timeline.err, "--memory-timeline " + gone + ": cannot write: the folder does not exist"));
+  const Result dash = small("run", scenario, {"--memory-timeline", "-"});
+  CHECK(dash.status == 2);
+  CHECK(holds(dash.err, "--memory-timeline: expected a path, got '-'"));
+}
+
 TEST_CASE("an existing JSON file is kept when the input is bad, and replaced when it is good") {
   const Folder folder;
   const std::string old = folder.write("out.json", "old");

@@ -288,7 +288,13 @@ TEST_CASE("a timeline needs a rank that is there, and a rank a timeline") {
   const Result alone = small("run", scenario, {"--rank", "0"});
   CHECK(alone.status == 2);
   CHECK(holds(alone.err, "add --memory-timeline FILE"));
-  CHECK(small("run", scenario, {"--memory-timeline", folder.at("no/such/folder.json")}).status == 2);
+  const Result nowhere = small("run", scenario, {"--memory-timeline", folder.at("no/such/folder.json")});
+  CHECK(nowhere.status == 2);
+  CHECK(holds(nowhere.err, "--memory-timeline " + folder.at("no/such/folder.json") + ": cannot write"));
+  const Result itself = small("run", scenario, {"--memory-timeline", scenario});
+  CHECK(itself.status == 2);
+  CHECK(holds(itself.err, "--memory-timeline " + scenario + ": would replace the input '" + scenario + "'"));
+  CHECK(content_of(scenario) == kSmall);
 }
 
 }  // namespace moeplan::cli

@@ -128,6 +128,11 @@ TEST_CASE("ranges hold on both sides") {
         "m.yaml:8:21: attention.num_query_groups: expected a divisor of num_attention_heads (4), got '3'");
 }
 
+TEST_CASE("attention that is missing is one fault") {
+  CHECK(faults_of("name: m\nsource: made up\nhidden_size: 64\nvocab_size: 128\nffn_hidden_size: 128\n"
+                  "layers: [{ kind: dense, count: 2 }]\n") == "m.yaml:1:1: missing key 'attention'");
+}
+
 TEST_CASE("rotary dimensions are even") {
   CHECK(faults_of(edit(kGqaText, "kv_channels: 6", "kv_channels: 7")) ==
         "m.yaml:9:16: attention.kv_channels: expected an even number (rotary pairs), got '7'");

@@ -97,3 +97,13 @@ TEST_CASE("the step: gradients are summed whole, five iterations on the largest 
   };
   CHECK(dealt == doctest::Approx(5 * (iteration(64, 256) + 2 * iteration(64, 128) + iteration(64, 64))));
 }
+
+TEST_CASE("one rank has nothing to gather, and no buffer for it") {
+  Small alone = dense("{ kind: dist_muon }");
+  alone.gpus = 1;
+  CHECK(tensor(plan::make_optimizer_block(*alone.make(), 0), "gathered parameters, flat").size.bytes == 0);
+  alone.gpus = 2;
+  const auto two = alone.make();
+  CHECK(tensor(plan::make_optimizer_block(*two, 0), "gathered parameters, flat").size.bytes ==
+        2 * plan::stage_parameters(*two, 0).dense);
+}

@@ -83,6 +83,20 @@ TEST_CASE("what is wrong with a row is a fault of that row, and the others are r
   CHECK(table.runs[4].faults[1].message == "expected an id, got an empty cell");
 }
 
+TEST_CASE("of words in a cell the wrong ones are told, each with the nearest name") {
+  const Run run = row({{"recompute", "selective"}, {"recompute_modules", "moe_acts mlp layernrom"}});
+  REQUIRE(run.faults.size() == 2);
+  CHECK(run.faults[0].message.ends_with("got 'moe_acts'"));
+  CHECK(run.faults[0].hint == "did you mean 'moe_act'?");
+  CHECK(run.faults[1].message.ends_with("got 'layernrom'"));
+  CHECK(run.faults[1].hint == "did you mean 'layernorm'?");
+  // Without graphs, too.
+  const Run graphs = row({{"cuda_graph_scope", "attn moe_ruoter"}});
+  REQUIRE(graphs.faults.size() == 1);
+  CHECK(graphs.faults[0].where.key == "cuda_graph_scope");
+  CHECK(graphs.faults[0].hint == "did you mean 'moe_router'?");
+}
+
 TEST_CASE("a list of ranks has a figure for each GPU") {
   CHECK(row({{"gpus", "16"}, {"peak_allocated_mib_by_rank", "1;2"}}).faults.size() == 1);
   CHECK(row({{"gpus", "2"}, {"peak_allocated_mib_by_rank", "1;2"}}).faults.empty());

@@ -47,3 +47,12 @@ TEST_CASE("a library that the profile does not hold is refused with the nearest 
   CHECK(faults_of(kSmall, {{"hardware", "h800-sxm"}}).empty());
   CHECK(faults_of(kSmall, {{"hardware", "h800-sxm"}, {"kernel_library", "transformer-engine"}}).size() == 1);
 }
+
+TEST_CASE("a part is found under the names that logs and tables use, and keeps its own") {
+  for (const char* name : {"b200-sxm", "B200", "nvidia b200"}) {
+    CAPTURE(std::string(name));
+    const Scenario scenario = resolve(kSmall, {{"hardware", name}});
+    CHECK(scenario.hardware.id == "b200-sxm");
+  }
+  CHECK(faults_of(kSmall, {{"hardware", "B2000"}}).size() == 1);
+}
