@@ -9,6 +9,8 @@
 namespace moeplan::engine {
 
 inline constexpr int kMaxStreams = 16;
+// Work in picoseconds times multiprocessors stays below 2^63 for ops of up to 9000 s.
+inline constexpr std::int32_t kMostMultiprocessors = 1024;
 
 struct TimedOp {
   std::int64_t duration_ps = 0;    // of an op without rendezvous
@@ -19,6 +21,9 @@ struct TimedOp {
   std::uint16_t wait_streams = 0;  // bit s: starts no earlier than the end of the rank's last op before it on stream s
   std::int64_t rendezvous = -1;    // >= 0: key shared by `members` ranks; each starts when all have arrived
   std::int32_t members = 1;
+  std::int16_t holds = 0;   // multiprocessors that it keeps from its rank's other ops, from its ready time to its end
+  std::int16_t out_of = 0;  // > 0, on stream 0: duration_ps is that on so many multiprocessors, and ops before it in the
+                            // program that hold some while it runs slow it down in that proportion (sharing.h)
 };
 
 // Times of one op on one rank. issued <= ready <= start <= end; ready: own stream and waits are done and the host has issued it; start - ready: waiting for the other members.

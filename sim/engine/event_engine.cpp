@@ -19,6 +19,9 @@ struct Op {
   int open = 0;                    // ops it follows that have not ended
   std::vector<std::int64_t> then;  // later ops of the rank that follow this one
   bool ended = false;
+  std::int64_t ends_ps = -1;  // as things stand
+  // Of computation that runs: work left at `since_ps`, in picoseconds times multiprocessors.
+  std::int64_t work_left = 0, since_ps = 0, rate = 0;
 };
 
 struct Stream {
@@ -32,6 +35,8 @@ struct Rank {
   std::deque<Op> ops;         // pulled and not reported
   std::int64_t first_op = 0;  // number of ops.front() in the program
   bool at_end = false;
+  std::map<std::int64_t, std::int64_t> held;  // multiprocessors, by the number of the op that holds them
+  std::int64_t computing = -1;                // the op that shares multiprocessors and runs
   Op& op(std::int64_t number) { return ops[static_cast<std::size_t>(number - first_op)]; }
   std::int64_t next_op() const { return first_op + static_cast<std::int64_t>(ops.size()); }
 };
@@ -110,6 +115,10 @@ class EventEngine {
   void op_ready(std::int64_t now_ps, std::int64_t r, std::int64_t number) {
     Op& op = rank(r).op(number);
     op.times.ready_ps = now_ps;
+    if (op.timed.holds > 0) {
+      rank(r).held[number] = op.timed.holds;
+      change_rate(now_ps, r);
+    }
     if (op.timed.rendezvous < 0) {
       op_start(now_ps, r, number, op.timed.duration_ps);
       return;
@@ -135,15 +144,45 @@ class EventEngine {
   }
 
   void op_start(std::int64_t now_ps, std::int64_t r, std::int64_t number, std::int64_t duration_ps) {
-    rank(r).op(number).times.start_ps = now_ps;
-    queue_.schedule(now_ps + duration_ps, EventKind::op_end, r, number);
+    Op& op = rank(r).op(number);
+    op.times.start_ps = now_ps;
+    if (op.timed.out_of > 0) {
+      op.work_left = duration_ps * op.timed.out_of;
+      op.since_ps = now_ps;
+      rank(r).computing = number;
+      change_rate(now_ps, r);
+      return;
+    }
+    op.ends_ps = now_ps + duration_ps;
+    queue_.schedule(op.ends_ps, EventKind::op_end, r, number);
+  }
+
+  // What runs has gone on at its old rate until now, and ends when the rest is done at the new one.
+  void change_rate(std::int64_t now_ps, std::int64_t r) {
+    Rank& state = rank(r);
+    if (state.computing < 0) return;
+    Op& op = state.op(state.computing);
+    op.work_left = std::max<std::int64_t>(op.work_left - op.rate * (now_ps - op.since_ps), 0);
+    op.since_ps = now_ps;
+    std::int64_t free = op.timed.out_of;
+    for (const auto& [number, held] : state.held)
+      if (number < state.computing) free -= held;
+    op.rate = std::max<std::int64_t>(free, 1);
+    const std::int64_t ends_ps = now_ps + (op.work_left + op.rate - 1) / op.rate;
+    if (ends_ps == op.ends_ps) return;
+    op.ends_ps = ends_ps;
+    queue_.schedule(ends_ps, EventKind::op_end, r, state.computing);
   }
 
   void op_end(const Event& event) {
     Rank& state = rank(event.rank);
+    if (event.op < state.first_op) return;  // its end has moved, and has been
     Op& op = state.op(event.op);
+    if (op.ended || op.ends_ps != event.time_ps) return;
     op.times.end_ps = event.time_ps;
     op.ended = true;
+    if (state.computing == event.op) state.computing = -1;
+    if (state.held.erase(event.op) > 0) change_rate(event.time_ps, event.rank);
     state.streams[op.timed.stream].last_end_ps = event.time_ps;
     if (op.timed.host_sync) {
       state.host_ps = event.time_ps + op.timed.sync_ps;

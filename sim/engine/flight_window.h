@@ -16,6 +16,9 @@ struct InFlight {
   std::int32_t members = 1;
   std::int32_t first_edge = -1;  // list of the later ops that follow this one
   std::uint8_t follows = 0;      // ops before it whose end is unknown
+  std::uint8_t beside = 0;       // of the ops beside it that may slow it down, those of unknown end
+  std::int16_t holds = 0, out_of = 0;
+  bool ready = false;  // times.ready_ps is known
   std::uint8_t stream = 0;
   bool host_sync = false;
   bool resolved = false;
@@ -25,6 +28,7 @@ struct InFlight {
 class FlightWindow {
  public:
   bool empty() const { return size_ == 0; }
+  std::int64_t first_sequence() const { return first_; }
   std::int64_t next_sequence() const { return first_ + static_cast<std::int64_t>(size_); }
 
   // An op that was reported at once only counts.

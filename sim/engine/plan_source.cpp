@@ -48,12 +48,14 @@ constexpr std::uint16_t kForwardLane =
 constexpr std::uint16_t kBackwardLane =
     kChain & ~(stream_bit(Stream::ep) | stream_bit(Stream::receive_previous)) & 0xffff;
 constexpr std::uint16_t kReceives = stream_bit(Stream::receive_previous) | stream_bit(Stream::receive_next);
+constexpr std::uint16_t kTensorParallel = stream_bit(Stream::tp) | stream_bit(Stream::tp_beside);
 constexpr std::uint16_t kExchanges = stream_bit(Stream::ep) | stream_bit(Stream::ep_behind);
 
 std::uint16_t chain_of(const plan::Op& op, plan::Lane lane) {
-  if (op.beside_exchange) return static_cast<std::uint16_t>(kChain & ~kExchanges);
-  if (lane == plan::Lane::alone) return kChain;
-  const std::uint16_t own = lane == plan::Lane::forward ? kForwardLane : kBackwardLane;
+  const auto tp = static_cast<std::uint16_t>(op.beside_tp ? stream_bit(Stream::tp) : 0);
+  if (op.beside_exchange) return static_cast<std::uint16_t>(kChain & ~kExchanges & ~tp);
+  if (lane == plan::Lane::alone) return static_cast<std::uint16_t>(kChain & ~tp);
+  const auto own = static_cast<std::uint16_t>((lane == plan::Lane::forward ? kForwardLane : kBackwardLane) & ~tp);
   // Exchanges of both share the links: one after the other.
   return op.stream == Stream::ep ? own | kExchanges : own;
 }
@@ -163,6 +165,7 @@ bool PlanSource::next(std::int64_t standing, TimedOp& out) {
                   host_scale * (op->calls > 0 ? host.operation.value * op->calls : host.launch.value * op->launches));
   out.host_sync = op->host_sync;
   out.sync_ps = to_ps(plan_, op->name, host_scale * host.sync.value);
+  share_multiprocessors(*op, out);
   switch (op->work) {
     case Work::fixed:
     case Work::grouped_gemm:
@@ -178,6 +181,26 @@ bool PlanSource::next(std::int64_t standing, TimedOp& out) {
       break;
   }
   return true;
+}
+
+void PlanSource::share_multiprocessors(const plan::Op& op, TimedOp& out) const {
+  const auto& profile = plan_.scenario->hardware;
+  // Of parts with more than can be counted, as many of those as the same share of theirs.
+  const double all = std::max(1.0, std::floor(profile.device.sm_count.value));
+  const double counted = std::min<double>(all, kMostMultiprocessors);
+  if (op.product && op.stream == Stream::compute) {
+    out.out_of = static_cast<std::int16_t>(counted);
+    return;
+  }
+  if (op.work != Work::collective && op.work != Work::all_to_all) return;
+  double held = profile.network.collective_sms ? profile.network.collective_sms->value : 0;
+  if (op.sms >= 0) {
+    held = op.sms;
+  } else if (op.once_per_rank && cost::has_dispatch_kernels(profile)) {
+    held = plan_.scenario->dispatch.sms > 0 ? static_cast<double>(plan_.scenario->dispatch.sms)
+                                            : profile.dispatch.sms->value;
+  }
+  out.holds = static_cast<std::int16_t>(std::llround(std::min(held, all) * counted / all));
 }
 
 double PlanSource::duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank) {
@@ -268,7 +291,7 @@ void PlanSource::group_durations(const plan::Op& op, const plan::Visit& visit, s
     const auto taking_part = op.members > 0 && op.members < static_cast<std::int64_t>(ranks.size())
                                  ? ranks.first(static_cast<std::size_t>(op.members))
                                  : ranks;
-    finish_.assign(ranks.size(), collective_s(op, plan_.bytes(op.size, visit, rank), taking_part));
+    finish_.assign(ranks.size(), op.repeats * collective_s(op, plan_.bytes(op.size, visit, rank), taking_part));
   } else if (op.once_per_rank) {
     dispatch_durations(op, visit, rank, ranks);
   } else {
@@ -319,6 +342,8 @@ std::int64_t PlanSource::all_exchanges_ps(const State& state) {
 void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times) {
   if (op.asynchronous) {  // beside the chain: nobody waits for it here
     if (op.work == Work::receive) state.received_run_ps += times.end_ps - times.start_ps;
+    if (op.stream == Stream::tp) state.scattered_run_ps += times.end_ps - times.start_ps;
+    if (op.stream == Stream::tp_beside) state.gathered_run_ps += times.end_ps - times.start_ps;
     return;
   }
   if ((lane != plan::Lane::alone || op.covered) && op.stream == Stream::ep) {
@@ -335,7 +360,13 @@ void PlanSource::attribute(State& state, const plan::Op& op, plan::Lane lane, co
   parts.host_s += seconds(state.clock_ps, issued);
   const std::int64_t from = std::max(state.clock_ps, issued);
   std::int64_t& exchanged_ps = state.exchange_run_ps[static_cast<std::size_t>(lane)];
-  if ((op.joins & stream_bit(Stream::from_host)) != 0) {
+  if ((op.joins & kTensorParallel) != 0) {  // beside products: the exchange's run last, its wait for its members first
+    std::int64_t& ran_ps = (op.joins & stream_bit(Stream::tp)) != 0 ? state.scattered_run_ps : state.gathered_run_ps;
+    const std::int64_t run = std::clamp<std::int64_t>(times.ready_ps - from, 0, ran_ps);
+    parts.exposed_tp_s += static_cast<double>(run) * kPicosecond;
+    parts.imbalance_wait_s += seconds(from, times.ready_ps - run);
+    ran_ps = 0;
+  } else if ((op.joins & stream_bit(Stream::from_host)) != 0) {
     parts.exposed_offload_s += seconds(from, times.ready_ps);
   } else if ((op.joins & kReceives) != 0) {  // the transfer's run last, its wait for the neighbour first
     const std::int64_t run = std::clamp<std::int64_t>(times.ready_ps - from, 0, state.received_run_ps);

@@ -45,6 +45,7 @@ class PlanSource : public ProgramSource {
     std::int64_t clock_ps = 0;                                      // end of the last op that the next one waits for
     // Running times of each lane's exchanges beside another microbatch, since an op of the lane last waited.
     std::array<std::int64_t, 3> exchange_run_ps{};
+    std::int64_t gathered_run_ps = 0, scattered_run_ps = 0;  // of tensor-parallel exchanges beside products
     std::int64_t received_run_ps =
         0;  // running time of pipeline transfers posted ahead, since an op last waited for one
     RankTime time;
@@ -57,6 +58,7 @@ class PlanSource : public ProgramSource {
   };
   const plan::Op* find(std::int64_t rank, Cursor& cursor, const plan::Visit** visit) const;
   double duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank);
+  void share_multiprocessors(const plan::Op& op, TimedOp& out) const;
   void meet(const plan::Op& op, const plan::Visit& visit, std::int64_t standing, TimedOp& out);
   // Fill finish_ with the seconds of each member, by the rows of the decision.
   void all_to_all_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,

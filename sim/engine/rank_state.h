@@ -1,8 +1,11 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/flight_window.h"
+#include "engine/sharing.h"
 
 namespace moeplan::engine {
 
@@ -21,6 +24,14 @@ struct RankState {
   std::int64_t issued_ps = 0;  // of `op`
   FlightWindow window;
   std::int64_t last_sequence[kMaxStreams] = {};  // of the last op on the stream, where its bit in `unknown` is set
+  std::uint32_t holding = 0;                     // streams with an op of unknown end that holds multiprocessors
+  std::vector<Holding> holdings;                 // of known end, that may yet be beside computation
+
+  // Computation comes in order, so what ended before its last known end is over for all that follows.
+  void hold(const Holding& added) {
+    std::erase_if(holdings, [this](const Holding& h) { return h.to_ps <= end_ps[0]; });
+    if (added.to_ps > std::max(added.from_ps, end_ps[0])) holdings.push_back(added);
+  }
 };
 
 }  // namespace moeplan::engine

@@ -241,6 +241,7 @@ void Attention::attend(bool keep_statistics) {
   const bool unfused = b_->scenario().training.unfused_attention;
   Op& op = b_->fixed("core attention", Family::attention, attention_s(false), unfused ? 4 : 1,
                      {out_, statistics_, scores_}, {scores_});
+  op.product = true;
   if (cp) op.frees.push_back(kv_gathered_);
   if (!keep_statistics) op.frees.push_back(statistics_);
 }
@@ -268,7 +269,7 @@ void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Nor
   b_->set_recompute(true);
   if (recompute_up_) up_project(true);
   if (recompute_core_) {
-    b_->fixed("core attention", Family::attention, attention_s(false), 1, {statistics_});
+    b_->fixed("core attention", Family::attention, attention_s(false), 1, {statistics_}).product = true;
     if (narrow_saved_) b_->last().allocates.push_back(out_);
   }
   b_->set_recompute(false);
@@ -278,7 +279,8 @@ void Attention::backward(TensorId x_in, TensorId grad_mid, TensorId grad_in, Nor
                    gathered_kv_bytes(), {kv_gathered_});
   b_->fixed("core attention backward", Family::attention, attention_s(true), 3,
             {grad_q_, grad_k_, grad_v_, workspace_, grad_scores_},
-            {grad_scores_, workspace_, grad_out_, out_, statistics_, q_, k_, v_});
+            {grad_scores_, workspace_, grad_out_, out_, statistics_, q_, k_, v_})
+      .product = true;
   if (cp) {
     b_->last().allocates.push_back(grad_kv_gathered_);
     b_->last().frees.push_back(kv_gathered_);

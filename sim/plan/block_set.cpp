@@ -71,9 +71,11 @@ Block BlockSet::finished(Block block, const BlockParameters& parameters, Variant
     offload_activations(block, scenario);
   divide_parameters(block, scenario, parameters);
   if (variant.split) split_backward(block);
+  overlap_tensor_parallel(block, scenario);
   if (variant.edge) overlap_step_edges(block, scenario, parameters);
   count_host_calls(block, scenario, plan_.shape);
   capture_graphs(block, scenario);
+  exchange_in_pieces(block, scenario);
   return block;
 }
 

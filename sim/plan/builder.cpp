@@ -5,6 +5,19 @@
 
 namespace moeplan::plan {
 
+namespace {
+
+void multiplies(Op& op, const cost::GemmShape& shape, cost::Precision precision) {
+  op.product = true;
+  op.m = shape.m;
+  op.n = shape.n;
+  op.k = shape.k;
+  op.pass = shape.pass;
+  op.precision = precision;
+}
+
+}  // namespace
+
 TensorId Builder::tensor(TensorKind kind, std::string name, std::int64_t bytes) {
   block_->tensors.push_back(Tensor{kind, std::move(name), Size{bytes, 0, {}}});
   return static_cast<TensorId>(block_->tensors.size() - 1);
@@ -57,6 +70,7 @@ Op& Builder::add(std::string name, Work work, Family family, Ids allocates, Ids 
 Op& Builder::gemm(std::string name, Family family, const cost::GemmShape& shape, Ids allocates, Ids frees) {
   Op& op = add(std::move(name), Work::fixed, family, allocates, frees);
   op.seconds = cost::gemm_time_s(shape, scenario_->hardware);
+  multiplies(op, shape, cost::Precision::bf16);
   op.weight_gradient = shape.pass == cost::GemmPass::wgrad;
   return op;
 }
@@ -65,6 +79,7 @@ Op& Builder::linear(std::string name, Family family, const cost::GemmShape& shap
   Op& op = add(std::move(name), Work::fixed, family, allocates, frees);
   const cost::Precision precision = scenario::cost_precision(scenario_->training.precision);
   op.seconds = cost::gemm_time_s(shape, scenario_->hardware, precision);
+  multiplies(op, shape, precision);
   const bool casts_weights = precision != cost::Precision::bf16 && shape.pass != cost::GemmPass::wgrad &&
                              scenario_->training.framework == scenario::Framework::torchtitan;
   if (casts_weights) {  // no copy is kept: read bf16, write the narrow one, in front of every product
@@ -103,6 +118,7 @@ Op& Builder::row_memory(std::string name, Family family, std::int64_t bytes, std
 Op& Builder::grouped(std::string name, std::int64_t n, std::int64_t k, cost::GemmPass pass, Rows rows, Ids allocates,
                      Ids frees) {
   Op& op = add(std::move(name), Work::grouped_gemm, Family::expert, allocates, frees);
+  op.product = true;
   op.n = n;
   op.k = k;
   op.pass = pass;

@@ -73,6 +73,7 @@ enum class Stream : std::uint8_t {
   reduce,     // gradients of the layer behind
   to_host,    // copies of saved activations
   from_host,  // and back
+  tp_beside,  // tensor-parallel exchanges that products run beside
   kCount
 };
 constexpr std::uint16_t stream_bit(Stream stream) {
@@ -103,20 +104,25 @@ struct Op {
   bool recompute = false;        // runs again what forward ran already
   bool asynchronous = false;     // the next op does not wait for it
   bool beside_exchange = false;  // runs while the exchange before it does: needs nothing of it
+  bool beside_tp = false;        // nor of the tensor-parallel one
   bool covered = false;          // an exchange with computation beside it
   bool announces = false;        // a small exchange that the next one needs
   bool host_sync = false;        // the host reads a result (token counts) before it goes on
   std::uint16_t launches = 1;
   std::uint16_t calls = 0;    // eager operations of the framework; 0: the host only launches
   double seconds = 0;         // fixed
-  std::int64_t n = 0, k = 0;  // grouped GEMM: one [k, n] matrix an expert
+  bool product = false;       // of matrices: slower where other kernels hold multiprocessors
+  std::int64_t m = 0;         // of a product that is not grouped: its rows
+  std::int64_t n = 0, k = 0;  // of a product; grouped GEMM: one [k, n] matrix an expert
   cost::GemmPass pass = cost::GemmPass::forward;
-  cost::Precision precision = cost::Precision::bf16;  // grouped GEMM: of its operands
+  cost::Precision precision = cost::Precision::bf16;  // of its operands
   cost::MemoryAccess access = cost::MemoryAccess::streaming;
   Size size;  // bytes moved (row_memory), or sent (communication)
   cost::Collective collective = cost::Collective::all_reduce;
   topology::GroupKind group = topology::GroupKind::tp;
   std::int64_t members = 0;                     // collective: of the group, those that exchange; 0: all
+  std::uint16_t repeats = 1;                    // collective: as many, one after the other, of that size
+  std::int16_t sms = -1;                        // communication: multiprocessors that it holds; -1: by its library
   std::uint16_t joins = 0;                      // streams beside the chain whose ops so far it waits for
   bool towards_source = false;                  // all-to-all: from the expert's rank back to the token's
   bool once_per_rank = false;                   // all-to-all by a dispatch kernel: a token's row goes once to each rank

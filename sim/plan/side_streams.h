@@ -43,4 +43,15 @@ void split_backward(Block& block);
 // shardings that do neither in every microbatch.
 void overlap_step_edges(Block& block, const scenario::Scenario& scenario, const BlockParameters& parameters);
 
+// Backward of a column-parallel linear layer under Megatron: its input is gathered again beside the product of the
+// input gradient, whose sum over the ranks is scattered beside the weight gradient's product.
+void overlap_tensor_parallel(Block& block, const scenario::Scenario& scenario);
+// Under training.tp_comm_overlap (Transformer Engine's user buffers): products whose input is gathered, or whose output
+// is reduce-scattered, run in pieces beside that. After all that counts what the host does.
+void exchange_in_pieces(Block& block, const scenario::Scenario& scenario);
+// What the user buffers take, outside PyTorch's allocator: one for each of the ten linear passes of a layer that
+// Transformer Engine overlaps, of all rows of a microbatch; six that gather, in the type that products read, four that
+// scatter, in bf16.
+std::int64_t user_buffer_bytes(const scenario::Scenario& scenario);
+
 }  // namespace moeplan::plan

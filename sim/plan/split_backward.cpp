@@ -60,7 +60,7 @@ void split_backward(Block& block) {
       first.push_back(std::move(op));
       continue;
     }
-    op.beside_exchange = false;  // no exchange runs there
+    op.beside_exchange = op.beside_tp = false;  // no exchange runs there
     behind.push_back(first.size());
     weights.push_back(std::move(op));
   }

@@ -10,6 +10,7 @@
 #include "plan/linear_input.h"
 #include "plan/matrices.h"
 #include "plan/shape.h"
+#include "plan/side_streams.h"
 #include "plan/write_programs.h"
 #include "policy/closed_form.h"
 #include "policy/lrmoe.h"
@@ -193,7 +194,8 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
        {layout.tp, layout.cp, layout.ep, layout.etp, layout.dp() * layout.cp, layout.edp(), layout.pp})
     if (degree > 1) ++memory.communicators;
   memory.dispatcher_bytes = dispatch_buffer_bytes(scenario);
-  memory.communicator_bytes = memory.communicators * static_cast<std::int64_t>(overheads.communicator.value);
+  memory.communicator_bytes = user_buffer_bytes(scenario);
+  memory.communicator_bytes += memory.communicators * static_cast<std::int64_t>(overheads.communicator.value);
   return memory;
 }
 

@@ -34,7 +34,7 @@ struct StaticMemory {
   BytesByKind load{};     // after loading: parameters, gradients, fp32 masters, workspace (or the given static bytes)
   BytesByKind moments{};  // appear in the first optimizer step
   std::int64_t context_bytes = 0;       // outside the allocator
-  std::int64_t communicator_bytes = 0;  // outside the allocator
+  std::int64_t communicator_bytes = 0;  // outside the allocator; with user buffers of tp_comm_overlap
   std::int64_t communicators = 0;
   std::int64_t dispatcher_bytes = 0;  // outside the allocator: buffers of dispatch kernels
   std::int64_t host_bytes = 0;        // of this rank in host memory: offloaded optimizer states

@@ -87,10 +87,12 @@ void assume_policies(const Raw& raw, Lines& lines) {
 
 // What is read and kept, and does nothing to the figures yet: never in silence.
 void assume_recorded(const Scenario& scenario, Lines& lines) {
-  const auto recorded = [&](bool on, const char* key) {
-    if (on) lines.push_back(std::string(key) + " is recorded; it is not simulated in this version");
-  };
-  recorded(scenario.training.tp_comm_overlap, "training.tp_comm_overlap");
+  if (scenario.training.tp_comm_overlap) {
+    if (scenario.layout.tp == 1)
+      lines.push_back("training.tp_comm_overlap does nothing: parallel.tp is 1");
+    else if (scenario.training.framework != Framework::megatron)
+      lines.push_back("training.tp_comm_overlap is recorded; it is not simulated in this version but under Megatron");
+  }
   if (scenario.training.cuda_graphs != CudaGraphs::none) {
     lines.push_back("CUDA graphs save the host's launches; the first iteration runs without them");
   }

@@ -107,6 +107,7 @@ struct HardwareProfile {
                                   // all-to-all)
     Value collective_exponent;    // p of t = (alpha^p + (x/B)^p)^(1/p)
     OptionalValue collective_launch;  // seconds of a collective beyond its steps: kernel start and synchronisation
+    OptionalValue collective_sms;     // multiprocessors that its kernels hold; absent: none
     OptionalValue switch_reduction_efficiency;  // of scale_up_bandwidth, bus bandwidth of an all-reduce that the
                                                 // scale-up switch adds up (NVLS)
     OptionalValue switch_reduction_from;        // GPUs in a domain from which on the library chooses it

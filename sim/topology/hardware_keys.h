@@ -110,6 +110,7 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("network", "collective_efficiency", network.collective_efficiency, Quantity::efficiency);
   visit("network", "collective_exponent", network.collective_exponent, Quantity::exponent);
   visit("network", "collective_launch", network.collective_launch, Quantity::seconds);
+  visit("network", "collective_sms", network.collective_sms, Quantity::count);
   visit("network", "switch_reduction_efficiency", network.switch_reduction_efficiency, Quantity::efficiency);
   visit("network", "switch_reduction_from", network.switch_reduction_from, Quantity::count);
   visit("network", "scale_up_domain", network.scale_up_domain, Quantity::count);

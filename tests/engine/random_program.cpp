@@ -78,4 +78,17 @@ Program random_program(std::uint64_t seed) {
   return program;
 }
 
+Program random_shared_program(std::uint64_t seed) {
+  Program program = random_program(seed);
+  Dice dice(seed + 1000000);
+  for (std::vector<TimedOp>& ops : program.ranks) {
+    for (TimedOp& op : ops) {
+      if (dice.one_in(3)) continue;
+      if (op.stream == 0 && op.rendezvous < 0) op.out_of = 7;
+      if (op.stream != 0) op.holds = static_cast<std::int16_t>(1 + dice.roll(8));  // some take all, alone or together
+    }
+  }
+  return program;
+}
+
 }  // namespace moeplan::engine

@@ -11,4 +11,7 @@ namespace moeplan::engine {
 // they are, while ranks reach their rendezvous in orders that no global list has.
 Program random_program(std::uint64_t seed);
 
+// The same with computation on stream 0 that what runs beside it on other streams slows down.
+Program random_shared_program(std::uint64_t seed);
+
 }  // namespace moeplan::engine
