@@ -285,6 +285,8 @@ void add_commands(CLI::App& app, Arguments& arguments, Texts& texts) {
   run.add_option("--memory-timeline", arguments.memory_timeline,
                  "Also write every allocation and release of one rank to FILE, as JSON (docs/json.md)")
       ->type_name("FILE");
+  run.add_flag("--sensitivities", arguments.sensitivities,
+               "Also show how the step changes with 1 % more of each rate and latency of the profile");
   run.add_option("--rank", arguments.rank, "Rank of the timeline (default: the one with the highest peak)")
       ->type_name("R");
 

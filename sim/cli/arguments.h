@@ -42,6 +42,7 @@ struct Arguments {
   bool default_policies = false;      // they were not typed
   std::string oom_line;               // explain: the text of --oom-line, "" for none
   std::string memory_timeline;        // run: file of the timeline, "" for none
+  bool sensitivities = false;         // run: of the step to each rate of the profile
   std::optional<std::int64_t> rank;   // run: of the timeline; nothing: the one with the highest peak
   std::int64_t pairs = 6, top = 12;   // explain: best changes that pairs are made of; rows of its tables
   std::string trace;                  // trace info: the path

@@ -41,7 +41,10 @@ int run_command(const Context& context) {
   check_rank(arguments, *scenario);
   if (!arguments.memory_timeline.empty())
     check_writable("--memory-timeline", arguments.memory_timeline, {arguments.scenario});
-  const search::Evaluation evaluation = search::evaluate(scenario, arguments.threads);
+  search::Evaluation evaluation = search::evaluate(scenario, arguments.threads, {}, true);
+  evaluation.exchanges = engine::exchange_kinds(*evaluation.plan);
+  evaluation.uncertainty = search::uncertainty(evaluation, arguments.threads);
+  if (arguments.sensitivities) evaluation.sensitivities = search::sensitivities(*evaluation.plan, arguments.threads);
   context.stats.add_operations(evaluation.ops);
   context.output.text(report::run_text(evaluation));
   if (context.output.wants_json()) context.output.json(report::run_json(evaluation));

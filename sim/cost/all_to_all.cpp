@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "cost/collectives.h"
+#include "cost/longest.h"
 
 // docs/models.md, All-to-all-v (L0).
 //
@@ -139,33 +140,6 @@ double finish_of(std::size_t member, const std::vector<Ports>& ports, const Rate
   return finish;
 }
 
-// Keeps the two longest of the resources offered, and what the longest is; ties keep the first.
-class Longest {
- public:
-  void offer(double time_s, const char* what, std::size_t member) {
-    if (time_s > first_s_) {
-      second_s_ = first_s_;
-      first_s_ = time_s;
-      what_ = what;
-      member_ = member;
-    } else {
-      second_s_ = std::max(second_s_, time_s);
-    }
-  }
-  double slack_s() const { return first_s_ - second_s_; }
-  const char* what() const { return what_; }
-  std::size_t member() const { return member_; }
-
- private:
-  double first_s_ = 0, second_s_ = 0;
-  const char* what_ = nullptr;
-  std::size_t member_ = 0;
-};
-
-}  // namespace
-
-namespace {
-
 // Where the profile has an entry for the group inside one domain, each member ends as a uniform exchange of as many
 // bytes as its busier direction would; false where there is none.
 bool finish_by_entry(std::span<const std::int64_t> bytes, std::span<const std::int64_t> ranks,
@@ -203,10 +177,12 @@ void all_to_all_finish(std::span<const std::int64_t> bytes, std::span<const std:
                        const topology::Cluster& cluster, const topology::HardwareProfile& profile,
                        std::span<double> finish_s) {
   MOEPLAN_CHECK(finish_s.size() == ranks.size(), "one finish time a member");
-  if (finish_by_entry(bytes, ranks, cluster, profile, finish_s)) return;
-  const Rates rates = rates_of(cluster, profile);
-  const std::vector<Ports> ports = port_sums(bytes, ranks, cluster, profile, rates);
-  for (std::size_t i = 0; i < ranks.size(); ++i) finish_s[i] = finish_of(i, ports, rates);
+  if (!finish_by_entry(bytes, ranks, cluster, profile, finish_s)) {
+    const Rates rates = rates_of(cluster, profile);
+    const std::vector<Ports> ports = port_sums(bytes, ranks, cluster, profile, rates);
+    for (std::size_t i = 0; i < ranks.size(); ++i) finish_s[i] = finish_of(i, ports, rates);
+  }
+  for (double& seconds : finish_s) seconds *= profile.time_scale.network;
 }
 
 AllToAllTime all_to_all_time(std::span<const std::int64_t> bytes, std::span<const std::int64_t> ranks,
@@ -240,6 +216,10 @@ AllToAllTime all_to_all_time(std::span<const std::int64_t> bytes, std::span<cons
   result.slack_s = longest.slack_s();
   if (finish_by_entry(bytes, ranks, cluster, profile, result.finish_s))
     result.total_s = *std::max_element(result.finish_s.begin(), result.finish_s.end());
+  const double scale = profile.time_scale.network;
+  for (double& seconds : result.finish_s) seconds *= scale;
+  result.total_s *= scale;
+  result.slack_s *= scale;
   return result;
 }
 

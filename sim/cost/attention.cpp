@@ -84,7 +84,7 @@ double backward_s(const AttentionShape& shape, const topology::HardwareProfile& 
 ShapeTime attention_time(const AttentionShape& shape, bool backward, const topology::HardwareProfile& profile) {
   if (!has_work(shape)) return {};
   const auto model_s = [&](const AttentionShape& other) {
-    return backward ? backward_s(other, profile) : forward_s(other, profile);
+    return profile.time_scale.attention * (backward ? backward_s(other, profile) : forward_s(other, profile));
   };
   if (profile.shapes.empty()) return {model_s(shape), Basis::model};
   const std::array<std::int64_t, 5> sizes = {shape.batch, shape.heads, shape.seq, shape.qk_dim, shape.v_dim};

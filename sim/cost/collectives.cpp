@@ -200,12 +200,13 @@ CollectiveTime priced_collective(topology::CollectiveKind kind, double bytes, st
   if (ranks.size() < 2 || bytes == 0) return {};
   if (const UsedEntry used = used_entry(kind, ranks, cluster, profile); used.entry != nullptr) {
     const topology::EntryTime time = topology::entry_time(*used.entry, bytes, used.link_rate);
-    return {time.seconds, basis_of(time.how)};
+    return {profile.time_scale.network * time.seconds, basis_of(time.how)};
   }
   std::vector<std::int64_t> copy;
   const auto sorted = sorted_ranks(ranks, copy);
   if (kind == topology::CollectiveKind::all_to_all) return {exchange_s(bytes, sorted, cluster, profile)};
-  if (kind != topology::CollectiveKind::send_recv) return {general_s(kind, bytes, sorted, cluster, profile)};
+  if (kind != topology::CollectiveKind::send_recv)
+    return {profile.time_scale.network * general_s(kind, bytes, sorted, cluster, profile)};
   double longest = 0;
   for (std::size_t i = 0; i < sorted.size(); ++i)
     longest = std::max(longest, send_time_s(bytes, sorted[i], sorted[(i + 1) % sorted.size()], cluster, profile));
@@ -223,11 +224,12 @@ double send_time_s(double bytes, std::int64_t from, std::int64_t to, const topol
   if (from == to || bytes == 0) return 0;
   if (cluster.domain_of(from) == cluster.domain_of(to)) {
     // One message: its half size is latency x rate, so the latency counts twice, as in all-to-all.
-    return 2 * cluster.scale_up_latency() + bytes / cluster.scale_up_rate();
+    return profile.time_scale.network * (2 * cluster.scale_up_latency() + bytes / cluster.scale_up_rate());
   }
   double rate = cluster.nic_rate_per_gpu();
   if (cluster.pod_of(from) != cluster.pod_of(to)) rate /= cluster.oversubscription();  // the whole pod sends, too
-  return cluster.nic_latency() + (bytes + profile.network.message_half_size.value) / rate;
+  return profile.time_scale.network *
+         (cluster.nic_latency() + (bytes + profile.network.message_half_size.value) / rate);
 }
 
 }  // namespace moeplan::cost

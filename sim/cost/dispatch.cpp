@@ -1,11 +1,13 @@
 #include "cost/dispatch.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "base/check.h"
-#include "cost/collectives.h"
+#include "cost/longest.h"
 #include "cost/roofline.h"
 
 // docs/models.md, Dispatch kernels.
@@ -77,9 +79,11 @@ double distinct_ranks(double experts, double ranks, double top_k) {
 
 bool has_dispatch_kernels(const topology::HardwareProfile& profile) { return profile.dispatch.sms.has_value(); }
 
-void dispatch_finish(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
-                     std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
-                     const topology::HardwareProfile& profile, std::span<double> finish_s) {
+namespace {
+
+void price_members(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
+                   std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
+                   const topology::HardwareProfile& profile, std::span<double> finish_s, Longest& longest) {
   const std::size_t count = ranks.size();
   MOEPLAN_CHECK(rows.size() == count * count && finish_s.size() == count, "one entry a pair, one time a member");
   MOEPLAN_CHECK(has_dispatch_kernels(profile), "the scenario refuses a dispatcher that the profile does not describe");
@@ -124,11 +128,39 @@ void dispatch_finish(const DispatchKernel& kernel, std::span<const std::int64_t>
     // Forwarding is pipelined with the NICs: the longest binds. Combine sends the same bytes the other way.
     // Tokens as many as a balanced exchange of as many rows has.
     const double tokens = inside / (rank_share * kernel.top_k * kernel.row_bytes);
-    finish_s[i] = power_join(
-        law.launch_s,
-        std::max({inside / law.rate + tokens * law.token_s, nic_s(member.nic_send), nic_s(member.nic_receive)}),
-        law.exponent);
+    const auto with_launch = [&](double seconds) {
+      return profile.time_scale.dispatch * power_join(law.launch_s, seconds, law.exponent);
+    };
+    const double kernel_s = inside / law.rate + tokens * law.token_s;
+    const double send_s = nic_s(member.nic_send), receive_s = nic_s(member.nic_receive);
+    finish_s[i] = with_launch(std::max({kernel_s, send_s, receive_s}));
+    longest.offer(with_launch(kernel_s), kernel.combine ? "combine kernel" : "dispatch kernel", i);
+    if (send_s > 0) longest.offer(with_launch(send_s), "nic send", i);
+    if (receive_s > 0) longest.offer(with_launch(receive_s), "nic receive", i);
   }
+}
+
+}  // namespace
+
+void dispatch_finish(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
+                     std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
+                     const topology::HardwareProfile& profile, std::span<double> finish_s) {
+  Longest longest;
+  price_members(kernel, rows, ranks, cluster, profile, finish_s, longest);
+}
+
+AllToAllTime dispatch_time(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
+                           std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
+                           const topology::HardwareProfile& profile) {
+  AllToAllTime result;
+  result.finish_s.resize(ranks.size());
+  Longest longest;
+  price_members(kernel, rows, ranks, cluster, profile, result.finish_s, longest);
+  if (longest.what() == nullptr) return result;
+  result.total_s = *std::max_element(result.finish_s.begin(), result.finish_s.end());
+  result.binding = fmt::format("{} of rank {}", longest.what(), ranks[longest.member()]);
+  result.slack_s = longest.slack_s();
+  return result;
 }
 
 double dispatch_time_s(const DispatchKernel& kernel, std::span<const std::int64_t> rows,

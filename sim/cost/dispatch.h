@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <span>
 
+#include "cost/collectives.h"
 #include "topology/cluster.h"
 #include "topology/hardware.h"
 
@@ -28,6 +29,10 @@ bool has_dispatch_kernels(const topology::HardwareProfile& profile);  // the pro
 void dispatch_finish(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
                      std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
                      const topology::HardwareProfile& profile, std::span<double> finish_s);
+// As above with what binds: "dispatch kernel of rank 3" (or combine), "nic send of rank 12", "nic receive of rank 12".
+AllToAllTime dispatch_time(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
+                           std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
+                           const topology::HardwareProfile& profile);
 // The longest of them.
 double dispatch_time_s(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
                        std::span<const std::int64_t> ranks, const topology::Cluster& cluster,

@@ -39,6 +39,7 @@ bool other_peak(std::string_view key, Precision precision) {
 }
 
 bool reads(const Family& family, std::string_view key) {
+  if (key.ends_with(".spread")) return false;  // of errors: no time comes from it
   for (const std::string_view prefix : family.keys)
     if (!prefix.empty() && key.starts_with(prefix)) return true;
   return false;

@@ -63,8 +63,8 @@ double model_s(const GemmShape& shape, const topology::HardwareProfile& profile,
   const auto m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
   const double output_bytes = shape.pass == GemmPass::wgrad ? shape.gradient_bytes : 2.0;  // bf16 is written only
   const double memory_s = (operand_bytes(precision) * (m * k + k * n) + output_bytes * m * n) / gemm.bandwidth.value;
-  return gemm.launch.value +
-         power_join(compute_s(shape, profile, precision, efficiency), memory_s, gemm.overlap_exponent.value);
+  return profile.time_scale.gemm * (gemm.launch.value + power_join(compute_s(shape, profile, precision, efficiency),
+                                                                   memory_s, gemm.overlap_exponent.value));
 }
 
 const char* pass_name(GemmPass pass) {

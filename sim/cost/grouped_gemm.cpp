@@ -94,8 +94,9 @@ double grouped_gemm_time_s(std::span<const std::int64_t> rows, std::int64_t n, s
   const double memory_s = (weight_bytes + row_bytes) / gemm.bandwidth.value;
   const double exponent = (grouped.overlap_exponent ? *grouped.overlap_exponent : gemm.overlap_exponent).value;
   const double issue_s = grouped.group_issue ? grouped.group_issue->value * groups : 0;
-  return gemm.launch.value + grouped.group_overhead.value * groups +
-         power_join(power_join(compute_s, memory_s, exponent), issue_s, kIssueExponent);
+  return profile.time_scale.grouped_gemm *
+         (gemm.launch.value + grouped.group_overhead.value * groups +
+          power_join(power_join(compute_s, memory_s, exponent), issue_s, kIssueExponent));
 }
 
 }  // namespace moeplan::cost

@@ -11,7 +11,7 @@ double memory_bound_time_s(double bytes, MemoryAccess access, const topology::Ha
   double bandwidth = memory.bandwidth.value;
   if (access == MemoryAccess::permute) bandwidth *= memory.permute_efficiency.value;
   if (access == MemoryAccess::loss) bandwidth *= memory.loss_efficiency.value;
-  return memory.floor.value + bytes / bandwidth;
+  return profile.time_scale.memory_bound * (memory.floor.value + bytes / bandwidth);
 }
 
 }  // namespace moeplan::cost

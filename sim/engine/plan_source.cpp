@@ -11,6 +11,7 @@
 #include "cost/collectives.h"
 #include "cost/dispatch.h"
 #include "cost/kernels.h"
+#include "engine/exchanges.h"
 
 namespace moeplan::engine {
 
@@ -147,6 +148,7 @@ bool PlanSource::next(std::int64_t standing, TimedOp& out) {
   const plan::Op* op = find(rank, state.next, &visit);
   if (op == nullptr) return false;
   const auto& host = plan_.scenario->hardware.host;
+  const double host_scale = plan_.scenario->hardware.time_scale.host;
   out = TimedOp{};
   const bool behind = op->stream == Stream::ep && visit->lane == plan::Lane::backward;
   out.stream = static_cast<std::uint8_t>(behind ? Stream::ep_behind : op->stream);
@@ -159,9 +161,10 @@ bool PlanSource::next(std::int64_t standing, TimedOp& out) {
   out.issue_ps =
       op->captured
           ? 0
-          : to_ps(plan_, op->name, op->calls > 0 ? host.operation.value * op->calls : host.launch.value * op->launches);
+          : to_ps(plan_, op->name,
+                  host_scale * (op->calls > 0 ? host.operation.value * op->calls : host.launch.value * op->launches));
   out.host_sync = op->host_sync;
-  out.sync_ps = to_ps(plan_, op->name, host.sync.value);
+  out.sync_ps = to_ps(plan_, op->name, host_scale * host.sync.value);
   share_multiprocessors(*op, out);
   switch (op->work) {
     case Work::fixed:
@@ -212,7 +215,7 @@ double PlanSource::duration_s(const plan::Op& op, const plan::Visit& visit, std:
     if (bytes == 0) return 0;
     // Several small kernels share the bytes; each pays the floor of a kernel.
     return cost::memory_bound_time_s(static_cast<double>(bytes), op.access, profile) +
-           profile.memory_bound.floor.value * (op.launches - 1);
+           profile.time_scale.memory_bound * profile.memory_bound.floor.value * (op.launches - 1);
   }
   const auto& decision = plan_.decision(visit.moe_layer, visit.microbatch, plan_.group_of(rank));
   const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
@@ -298,17 +301,8 @@ void PlanSource::group_durations(const plan::Op& op, const plan::Visit& visit, s
 
 void PlanSource::all_to_all_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
                                       std::span<const std::int64_t> ranks) {
-  const auto& decision = plan_.decision(visit.moe_layer, visit.microbatch, plan_.group_of(rank));
-  const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
-  const std::vector<std::int32_t>& rows =
-      op.size.rows.of_instances() ? decision.replicas : chunks[static_cast<std::size_t>(op.size.rows.chunk)].matrix;
   const std::size_t p = ranks.size();
-  matrix_.resize(p * p);
-  for (std::size_t i = 0; i < p; ++i)
-    for (std::size_t j = 0; j < p; ++j)
-      // Expert tensor parallel peers each carry their share of a member's rows.
-      matrix_[op.towards_source ? j * p + i : i * p + j] =
-          rows[i * p + j] * op.size.bytes_per_row / plan_.scenario->layout.etp;
+  exchange_matrix(plan_, op, visit, rank, p, matrix_);
   finish_.assign(p, 0.0);
   cost::all_to_all_finish(matrix_, ranks, plan_.cluster, plan_.scenario->hardware, finish_);
 }
@@ -316,25 +310,10 @@ void PlanSource::all_to_all_durations(const plan::Op& op, const plan::Visit& vis
 void PlanSource::dispatch_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
                                     std::span<const std::int64_t> ranks) {
   const auto& scenario = *plan_.scenario;
-  const auto& decision = plan_.decision(visit.moe_layer, visit.microbatch, plan_.group_of(rank));
-  const auto& chunks = op.size.rows.backward ? decision.rows_of_backward() : decision.forward_rows;
-  const std::vector<std::int32_t>& rows = chunks[static_cast<std::size_t>(op.size.rows.chunk)].matrix;
-  const auto etp = static_cast<std::size_t>(scenario.layout.etp);
-  const std::size_t p = ranks.size(), members = p / etp;
-  const bool kernels = cost::has_dispatch_kernels(scenario.hardware);
-  const double sent_bytes = plan_.distinct_share * static_cast<double>(op.size.bytes_per_row);
-  matrix_.resize(p * p);
-  for (std::size_t i = 0; i < p; ++i)
-    for (std::size_t j = 0; j < p; ++j) {
-      // Each expert tensor parallel peer sends its tokens to all peers of their experts.
-      const std::int64_t routed = rows[i / etp * members + j / etp] / static_cast<std::int64_t>(etp);
-      if (kernels)
-        matrix_[i * p + j] = routed;
-      else
-        matrix_[op.towards_source ? j * p + i : i * p + j] = std::llround(static_cast<double>(routed) * sent_bytes);
-    }
+  const std::size_t p = ranks.size();
+  exchange_matrix(plan_, op, visit, rank, p, matrix_);
   finish_.assign(p, 0.0);
-  if (!kernels) {
+  if (!cost::has_dispatch_kernels(scenario.hardware)) {
     cost::all_to_all_finish(matrix_, ranks, plan_.cluster, scenario.hardware, finish_);
     return;
   }

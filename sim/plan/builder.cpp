@@ -102,7 +102,7 @@ Op& Builder::fixed(std::string name, Family family, double seconds, int launches
 Op& Builder::memory(std::string name, Family family, double bytes, int launches, Ids allocates, Ids frees,
                     cost::MemoryAccess access) {
   // Several small kernels share the bytes; each pays the floor of a kernel.
-  const double floor_s = scenario_->hardware.memory_bound.floor.value;
+  const double floor_s = scenario_->hardware.time_scale.memory_bound * scenario_->hardware.memory_bound.floor.value;
   const double seconds = cost::memory_bound_time_s(bytes, access, scenario_->hardware) + floor_s * (launches - 1);
   return fixed(std::move(name), family, seconds, launches, allocates, frees);
 }

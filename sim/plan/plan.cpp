@@ -60,7 +60,10 @@ std::int64_t Plan::bytes(const Size& size, const Visit& visit, std::int64_t rank
   return size.bytes + (size.bytes_per_row == 0 ? 0 : size.bytes_per_row * rows(size.rows, visit, rank));
 }
 
-Plan make_plan(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t iteration, int threads) {
+namespace {
+
+// All but decisions and programs.
+Plan undecided(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t iteration) {
   Plan plan{.scenario = scenario,
             .shape = make_shape(*scenario),
             .cluster = topology::Cluster(scenario->hardware, scenario->layout.world),
@@ -78,10 +81,32 @@ Plan make_plan(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t 
     if (scenario->policies.memfine)
       plan.memfine_max_rows.push_back(memfine_max_rows(*scenario, *scenario->policies.memfine, stage));
   }
+  return plan;
+}
+
+}  // namespace
+
+Plan make_plan(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t iteration, int threads) {
+  Plan plan = undecided(std::move(scenario), iteration);
   decide_all(plan, threads);
   plan.fold = equal_ranks(plan);
   write_programs(plan);
   return plan;
+}
+
+bool decides_by_time(const scenario::Scenario& scenario) {
+  const auto& lrmoe = scenario.policies.lrmoe;  // hosts copies of experts where that saves time
+  return lrmoe && lrmoe->replicas != policy::LrmoeSettings::Replicas::none;
+}
+
+Plan repriced(const Plan& plan, std::shared_ptr<const scenario::Scenario> scenario, int threads) {
+  if (decides_by_time(*scenario)) return make_plan(std::move(scenario), plan.iteration, threads);
+  Plan result = undecided(std::move(scenario), plan.iteration);
+  result.decisions = plan.decisions;
+  result.decision_of = plan.decision_of;
+  result.fold = equal_ranks(result);
+  write_programs(result);
+  return result;
 }
 
 }  // namespace moeplan::plan

@@ -88,4 +88,10 @@ class Plan {
 // then writes the programs.
 Plan make_plan(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t iteration, int threads);
 
+// Whether a policy weighs times against each other, so that rows depend on the rates of the profile.
+bool decides_by_time(const scenario::Scenario& scenario);
+// The same iteration under a scenario that differs in rates, latencies and scales of its hardware profile alone: rows
+// are not decided again, but where a policy weighs times against each other.
+Plan repriced(const Plan& plan, std::shared_ptr<const scenario::Scenario> scenario, int threads);
+
 }  // namespace moeplan::plan

@@ -50,7 +50,7 @@ std::vector<std::string> short_warnings_of(const search::Evaluation& evaluation)
 
 std::vector<std::string> assumptions_of_version() {
   return {
-      "uncertainty.step_time_s and uncertainty.peak_allocated_bytes are null: no ranges are derived yet",
+      "uncertainty.step_time_s and uncertainty.peak_allocated_bytes are null: only run and validate work ranges out",
   };
 }
 
@@ -60,7 +60,18 @@ std::vector<std::string> assumptions_of(const search::Evaluation& evaluation) {
   for (const std::string& note : evaluation.routing.notes) {
     lines.push_back("routing: " + without_absolute_paths(note));
   }
-  for (std::string& line : assumptions_of_version()) lines.push_back(std::move(line));
+  if (!evaluation.uncertainty) {
+    for (std::string& line : assumptions_of_version()) lines.push_back(std::move(line));
+    return lines;
+  }
+  std::vector<std::string> assumed;
+  for (const search::FamilyError& family : evaluation.uncertainty->families)
+    if (family.evidence == topology::Evidence::assumed)
+      assumed.push_back(fmt::format("{} {}", family.family, percent(family.spread)));
+  if (!assumed.empty())
+    lines.push_back("uncertainty: spreads that the profile does not state are assumed: " + joined(assumed, ", "));
+  if (!evaluation.uncertainty->rerun)
+    lines.push_back("uncertainty: the step is too large to be run again for each cost model; weighed by its parts");
   return lines;
 }
 

@@ -5,6 +5,7 @@
 #include "report/notes.h"
 #include "report/peak_json.h"
 #include "report/report.h"
+#include "report/time_json.h"
 #include "report/version.h"
 
 // Keys and units: docs/json.md. Key order is the order of writing, so that equal results are equal bytes.
@@ -251,6 +252,7 @@ std::string run_json(const Evaluation& evaluation) {
   json["stages"] = stages_json(evaluation);
   json["ranks"] = ranks_json(evaluation);
   json["time"] = time_json(evaluation.mean);
+  json["time"]["exchanges"] = exchanges_json(evaluation.exchanges);
   json["routing"] = routing_json(evaluation.routing);
   json["closed_form"] = {{"rank", evaluation.closed_form_rank},
                          {"activation_bytes", whole_bytes(evaluation.closed_form_activation_bytes)},
@@ -259,7 +261,8 @@ std::string run_json(const Evaluation& evaluation) {
                          {"total_bytes", whole_bytes(evaluation.closed_form_total_bytes)}};
   json["iterations"] = iterations_json(evaluation);
   json["whole_run"] = whole_run_json(evaluation);
-  json["uncertainty"] = {{"step_time_s", nullptr}, {"peak_allocated_bytes", nullptr}};
+  json["uncertainty"] = uncertainty_json(evaluation);
+  if (!evaluation.sensitivities.empty()) json["sensitivities"] = sensitivities_json(evaluation.sensitivities);
   json["warnings"] = warnings_of(evaluation);
   json["assumptions"] = assumptions_of(evaluation);
   json["provenance"] = provenance_json(evaluation);

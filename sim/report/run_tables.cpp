@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/units.h"
@@ -131,6 +132,22 @@ std::string time_table(const Evaluation& evaluation) {
   }
   table.add({"sum", base::format_time(total), "100 %"});
   return "Where the time goes\n" + table.text();
+}
+
+std::string sensitivities_table(const Evaluation& evaluation) {
+  if (evaluation.sensitivities.empty()) return "";
+  constexpr double kShown = 0.0005;  // percent: what the last place of the table would round to nothing
+  Table table({{"value of the profile, 1 % higher", Align::left}, {"value (base units)"}, {"step"}});
+  std::size_t without = 0;
+  for (const search::Sensitivity& one : evaluation.sensitivities) {
+    if (std::abs(one.step_change_per_percent) < kShown) {
+      ++without;
+      continue;
+    }
+    table.add({one.key, fmt::format("{:.6g}", one.value), fmt::format("{:+.3f} %", one.step_change_per_percent)});
+  }
+  return "Sensitivity of the step (peak memory does not change)\n" + table.text() +
+         fmt::format("  {} other values of the profile change it by less than {} %\n", without, kShown);
 }
 
 std::string routing_table(const Evaluation& evaluation) {

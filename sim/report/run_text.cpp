@@ -42,6 +42,25 @@ std::string layout_line(const scenario::Scenario& scenario) {
       training.seq_length, training.schedule);
 }
 
+// " (0.98 s to 1.21 s at 90 %)"; "" where no range was worked out.
+std::string step_range(const Evaluation& evaluation) {
+  if (!evaluation.uncertainty) return "";
+  const search::Range& range = evaluation.uncertainty->step_s;
+  return fmt::format(" ({} to {} at {:.0f} %)", base::format_time(range.low), base::format_time(range.high),
+                     100 * search::kCoverage);
+}
+
+// What binds each kind of exchange between expert ranks most often; "" where there is none.
+std::string exchanges_line(const Evaluation& evaluation) {
+  std::vector<std::string> kinds;
+  for (const engine::ExchangeKind& kind : evaluation.exchanges) {
+    const engine::ExchangeKind::Bound& bound = kind.bounds.front();
+    kinds.push_back(fmt::format("{} {} ({} of {}, slack {})", kind.name, bound.resource, bound.count, kind.count,
+                                base::format_time(bound.slack_s)));
+  }
+  return kinds.empty() ? "" : wrapped("Exchanges bound by  ", joined(kinds, "; "));
+}
+
 std::string verdict_block(const Evaluation& evaluation) {
   const scenario::Scenario& scenario = *evaluation.scenario;
   const memory::RankMemory& worst = evaluation.worst;
@@ -69,8 +88,8 @@ std::string verdict_block(const Evaluation& evaluation) {
   text += wrapped("      routing  ", routing);
   text += wrapped(
       "      step     ",
-      fmt::format("{}: {:.0f} tokens/s/GPU, {:.1f} TFLOP/s/GPU, MFU {} of {:.0f} TFLOP/s dense {}",
-                  base::format_time(evaluation.step_s), evaluation.tokens_per_s_per_gpu,
+      fmt::format("{}{}: {:.0f} tokens/s/GPU, {:.1f} TFLOP/s/GPU, MFU {} of {:.0f} TFLOP/s dense {}",
+                  base::format_time(evaluation.step_s), step_range(evaluation), evaluation.tokens_per_s_per_gpu,
                   evaluation.model_flops_per_gpu / 1e12, percent(evaluation.mfu), evaluation.mfu_peak_flops / 1e12,
                   cost::precision_name(scenario::cost_precision(scenario.training.precision))));
   const WholeRun run = whole_run(evaluation);
@@ -118,9 +137,11 @@ std::string provenance_block(const Evaluation& evaluation) {
 
 std::string run_text(const Evaluation& evaluation) {
   std::string text = verdict_block(evaluation);
-  const std::string tables[] = {stages_table(evaluation),     ranks_table(evaluation),      breakdown_table(evaluation),
-                                alive_table(evaluation),      time_table(evaluation),       routing_table(evaluation),
-                                iterations_table(evaluation), closed_form_block(evaluation)};
+  const std::string tables[] = {stages_table(evaluation),        ranks_table(evaluation),
+                                breakdown_table(evaluation),     alive_table(evaluation),
+                                time_table(evaluation),          exchanges_line(evaluation),
+                                sensitivities_table(evaluation), routing_table(evaluation),
+                                iterations_table(evaluation),    closed_form_block(evaluation)};
   for (const std::string& table : tables) {
     if (!table.empty()) text += "\n" + table;
   }

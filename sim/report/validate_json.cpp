@@ -21,6 +21,8 @@ Json compared_json(const Compared& compared) {
           {"error", value_or_null(compared.error())}};
 }
 
+Json range_json(const std::optional<search::Range>& range) { return range ? Json({range->low, range->high}) : Json(); }
+
 Json row_json(const ValidationRow& row) {
   const runs::Run& run = row.run;
   Json json = {{"id", run.id},
@@ -42,6 +44,9 @@ Json row_json(const ValidationRow& row) {
                {"peak_allocated_bytes", compared_json(row.peak_allocated_bytes)},
                {"peak_reserved_bytes", compared_json(row.peak_reserved_bytes)},
                {"peak_device_bytes", compared_json(row.peak_device_bytes)}};
+  json["step_time_interval_s"] = range_json(row.step_range_s);
+  json["step_deviation"] = row.step_deviation;
+  json["peak_allocated_interval_bytes"] = range_json(row.allocated_range_bytes);
   json["ranks"] = Json::array();
   for (const search::RankCompared& rank : row.ranks) {
     json["ranks"].push_back({{"rank", rank.rank},
@@ -63,6 +68,11 @@ Json summary_json(const ErrorSummary& s) {
           {"over", s.over},
           {"under", s.under},
           {"worst", {{"id", s.worst_id}, {"error", s.worst}}}};
+}
+
+Json intervals_json(const search::Intervals& intervals) {
+  return {{"fitted", intervals.fitted},     {"low", intervals.form.low},  {"high", intervals.form.high},
+          {"kept_out", intervals.kept_out}, {"inside", intervals.inside}, {"median_width", intervals.width}};
 }
 
 }  // namespace
@@ -89,6 +99,9 @@ std::string validate_json(const search::Validation& validation) {
   }
   json["summary"]["ranks"] = {{"allocated", summary_json(validation.rank_allocated)},
                               {"reserved", summary_json(validation.rank_reserved)}};
+  json["summary"]["intervals"] = {{"coverage", search::kCoverage},
+                                  {"step_time_s", intervals_json(validation.step_intervals)},
+                                  {"peak_allocated_bytes", intervals_json(validation.allocated_intervals)}};
   json["warnings"] = validation.notes;
   json["provenance"] = {{"version", kVersion}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -123,6 +123,34 @@ void add_memory(const search::Validation& validation, std::vector<ValidationPart
   if (!part.rows.empty()) parts.push_back(std::move(part));
 }
 
+void add_intervals(const search::Validation& validation, std::vector<ValidationPart>& parts) {
+  ValidationPart part{
+      "Intervals",
+      "Half of the groups, by a hash of their names, tell by how much runs are off: 5 % and 95 % ends "
+      "of log(measured / predicted), of step time in units of what the cost models' spreads make of a row. "
+      "The others judge the 90 % intervals of this version (models.md, Uncertainty).",
+      {{"of", Align::left},
+       {"rows that tell"},
+       {"5 %"},
+       {"95 %"},
+       {"rows kept out"},
+       {"high / low (median)"},
+       {"inside"}},
+      {}};
+  for (const auto& [name, intervals] : {std::pair("step time", &validation.step_intervals),
+                                        std::pair("peak allocated", &validation.allocated_intervals)}) {
+    if (intervals->fitted + intervals->kept_out == 0) continue;
+    part.rows.push_back({name, std::to_string(intervals->fitted), fmt::format("{:+.3f}", intervals->form.low),
+                         fmt::format("{:+.3f}", intervals->form.high), std::to_string(intervals->kept_out),
+                         fmt::format("{:.2f}", intervals->width),
+                         intervals->kept_out == 0 ? "-"
+                                                  : fmt::format("{} ({})", intervals->inside,
+                                                                percent(static_cast<double>(intervals->inside) /
+                                                                        static_cast<double>(intervals->kept_out)))});
+  }
+  if (!part.rows.empty()) parts.push_back(std::move(part));
+}
+
 // Rows that say the same stand in one line, in the order of their first.
 void add_reasons(const search::Validation& validation, runs::RunStatus status, const char* title,
                  std::vector<ValidationPart>& parts) {
@@ -173,6 +201,7 @@ std::vector<ValidationPart> validation_parts(const search::Validation& validatio
   add_summary(validation, "Peak allocated", &SummaryLine::allocated, parts);
   add_summary(validation, "Peak reserved", &SummaryLine::reserved, parts);
   add_summary(validation, "Device memory", &SummaryLine::device, parts);
+  add_intervals(validation, parts);
   add_ranks(validation, parts);
   add_times(validation, parts);
   add_memory(validation, parts);

@@ -200,7 +200,7 @@ Distribution distribution(std::vector<double> values) {
 }
 
 Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads,
-                    const std::vector<std::int64_t>& reserved_of) {
+                    const std::vector<std::int64_t>& reserved_of, bool keep_plan) {
   const int workers = thread_count(threads);
   Evaluation evaluation;
   evaluation.scenario = scenario;
@@ -212,7 +212,7 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   const bool closed = scenario->memory.accounting == scenario::Accounting::closed_form;
   ReservedRanks reserved(reserved_of);
   for (std::int64_t i = 0; i < evaluation.iterations; ++i) {
-    const Iteration iteration = run_iteration(scenario, i, workers);
+    Iteration iteration = run_iteration(scenario, i, workers);
     routing.add(iteration.plan);
     evaluation.ops += iteration.time.ops;
     steps.push_back(iteration.time.step_s);
@@ -226,6 +226,8 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
     const double closed_total = closed_form(evaluation, iteration.plan);
     peaks.push_back(closed ? closed_total : static_cast<double>(device));
     if (i + 1 == evaluation.iterations) reserved.finish(iteration.plan, workers);
+    if (keep_plan && evaluation.iterations == 1)
+      evaluation.plan = std::make_shared<const plan::Plan>(std::move(iteration.plan));
   }
   take_reserved(evaluation, reserved, stages.back());
   // What more rounds of the last iteration take belongs to it.
@@ -240,6 +242,10 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   const auto median =
       static_cast<std::size_t>(std::find(steps.begin(), steps.end(), evaluation.step_s) - steps.begin());
   evaluation.mean = means[median];
+  evaluation.median_iteration = static_cast<std::int64_t>(median);
+  if (keep_plan && !evaluation.plan)
+    evaluation.plan =
+        std::make_shared<const plan::Plan>(plan::make_plan(scenario, evaluation.median_iteration, workers));
   evaluation.stages = stages.back();
   for (std::size_t s = 0; s < evaluation.stages.size(); ++s) {
     evaluation.stages[s].busy_s = stages[median][s].busy_s;

@@ -8,10 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/exchanges.h"
 #include "engine/step.h"
 #include "memory/replay.h"
 #include "memory/reserved.h"
 #include "scenario/scenario.h"
+#include "search/sensitivities.h"
+#include "search/uncertainty.h"
 
 // A scenario evaluated: plan, memory replay of every rank and timed step, for each iteration asked for. Plain numbers
 // that reports print.
@@ -92,16 +95,20 @@ struct Evaluation {
   engine::TimeParts mean;  // over ranks, of the median iteration
   std::vector<StageSummary> stages;
   RoutingSummary routing;
-  std::int64_t iterations = 1;
+  std::int64_t iterations = 1, median_iteration = 0;
   Distribution step_distribution, peak_distribution;  // over iterations; peak: largest device bytes in an iteration
   double overflow_probability = 0;                    // share of iterations whose peak is above usable
   std::vector<std::string> warnings;                  // of the evaluation, beside the scenario's
   std::int64_t ops = 0;                               // engine ops evaluated, for --stats
+  std::shared_ptr<const plan::Plan> plan;             // of the median iteration, where it was asked for
+  std::vector<engine::ExchangeKind> exchanges;        // of that plan
+  std::optional<Uncertainty> uncertainty;             // where it was asked for (run)
+  std::vector<Sensitivity> sensitivities;             // where they were asked for (run --sensitivities)
 };
 
 // threads <= 0: as many as the machine has. Same result whatever the number. `reserved_of`: ranks whose allocator is
-// replayed besides those of `worst`.
+// replayed besides those of `worst`. `keep_plan`: fill `plan`, which is large.
 Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int threads = 0,
-                    const std::vector<std::int64_t>& reserved_of = {});
+                    const std::vector<std::int64_t>& reserved_of = {}, bool keep_plan = false);
 
 }  // namespace moeplan::search

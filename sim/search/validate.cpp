@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "search/in_order.h"
+#include "search/intervals.h"
 #include "search/memory_scope.h"
 #include "search/validate_summary.h"
 
@@ -150,7 +151,10 @@ ValidationRow validate_row(const runs::Run& run, const scenario::Options& option
   std::optional<Evaluation> evaluation;
   if (resolved.scenario) {
     try {
-      evaluation = evaluate(resolved.scenario, 1, replayed_ranks(run, scope, resolved.scenario->layout));
+      evaluation = evaluate(resolved.scenario, 1, replayed_ranks(run, scope, resolved.scenario->layout), true);
+      const Uncertainty off = uncertainty(*evaluation, 1);
+      row.step_deviation = off.deviation;
+      row.step_range_s = off.step_s;
     } catch (const base::Error& error) {
       row.status = runs::RunStatus::skipped;
       row.reason = error.what();
@@ -162,6 +166,8 @@ ValidationRow validate_row(const runs::Run& run, const scenario::Options& option
   if (e != nullptr) note_impossible(*e, row);
   set_measured_memory(run, scope, row);
   if (e != nullptr) set_predicted_memory(*e, scope, row);
+  if (const auto& allocated = row.peak_allocated_bytes.predicted)
+    row.allocated_range_bytes = range_of(*allocated, 1, memory_form(), 0);
   set_ranks(run, e, row);
   if (e != nullptr) row.ops = e->ops;
   return row;
@@ -183,6 +189,7 @@ Validation validate(const runs::RunTable& table, const scenario::Options& option
   rows_in_order(
       result.rows, threads, [&](std::size_t i) { return validate_row(table.runs[i], options); }, finished);
   add_summaries(result);
+  add_intervals(result);
   return result;
 }
 

@@ -35,6 +35,9 @@ struct ValidationRow {
   std::string step_time_from;      // the column that the measured step time comes from
   bool judges_time = false, judges_memory = false;  // by `use`: counts in the summaries
   Compared step_time_s, peak_allocated_bytes, peak_reserved_bytes, peak_device_bytes;
+  // At 90 %, where predicted; and what the cost models' spreads make of the step (docs/models.md, Uncertainty).
+  std::optional<Range> step_range_s, allocated_range_bytes;
+  double step_deviation = 0;
   std::vector<RankCompared> ranks;  // where the row has figures a rank
   std::int64_t ops = 0;             // engine ops evaluated, for --stats
 };
@@ -51,13 +54,23 @@ struct SummaryLine {
   ErrorSummary step_time, allocated, reserved, device;
 };
 
+// Half of the groups tell what runs are off, the others judge the intervals that this version gives, which rest on the
+// former half of the table behind docs/validation.md. A hash of its name says to which half a group belongs, so that it
+// is the same half in every table.
+struct Intervals {
+  std::int64_t fitted = 0, kept_out = 0, inside = 0;  // rows; inside: of those kept out
+  FormError form;                                     // of the fitted
+  double width = 0;                                   // of those kept out: median of high / low
+};
+
 struct Validation {
   std::string file;
   std::vector<std::string> notes;  // of the table
   std::vector<ValidationRow> rows;
   std::int64_t ok = 0, skipped = 0, errors = 0;
-  std::int64_t judged = 0;                     // rows in the summaries
-  std::vector<SummaryLine> summary;            // the total first
+  std::int64_t judged = 0;           // rows in the summaries
+  std::vector<SummaryLine> summary;  // the total first
+  Intervals step_intervals, allocated_intervals;
   ErrorSummary rank_allocated, rank_reserved;  // over every rank of the rows in the summary that have figures a rank
 };
 

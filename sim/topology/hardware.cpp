@@ -50,6 +50,8 @@ double read_number(config::Reader& entry, Quantity quantity) {
       return entry.real("value", {1.0, 1e3, false});
     case Quantity::health:
       return entry.real("value", {0.5, 1.0, false});
+    case Quantity::spread:
+      return entry.real("value", {0.0, 2.0, true});
     case Quantity::flag:
       return static_cast<double>(entry.choice("value", flag_names()));
   }

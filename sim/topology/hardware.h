@@ -34,12 +34,16 @@ struct HardwareProfile {
     OptionalValue peak_fp8, peak_fp4;  // dense FLOP/s of the datasheet; absent where the part has none
   } device;
 
+  // `spread` of a section: relative standard deviation of its cost model's times on measurements kept out of the fit;
+  // absent: nobody compared them (docs/models.md, Uncertainty).
+
   // t = launch + (compute^q + memory^q)^(1/q); compute counts 2mn(k + k_pad) on whole tiles (docs/models.md, Dense
   // GEMM).
   struct Gemm {
     Value launch, bandwidth, peak, k_pad, overlap_exponent;
     Value dgrad_efficiency, wgrad_efficiency;      // rate relative to the forward layout
     OptionalValue peak_fp8, peak_mxfp8, peak_fp4;  // as `peak`, of the other precisions; absent: not supported
+    OptionalValue spread;
     OptionalValue sustained;  // bf16 rate under the power limit, in steps that go on; `peak` is that of short bursts
   } gemm;
 
@@ -50,7 +54,8 @@ struct HardwareProfile {
     Value group_overhead;            // seconds per non-empty expert
     OptionalValue group_issue;       // no group takes less: libraries that issue one product a group; default 0
     OptionalValue overlap_exponent;  // default: the dense GEMM's
-    OptionalValue layer_overhead;    // seconds of a fused MoE layer beside its products and passes; default 0
+    OptionalValue spread;
+    OptionalValue layer_overhead;  // seconds of a fused MoE layer beside its products and passes; default 0
   } grouped_gemm;
 
   // Causal FLOPs halved; a tile of queries against s keys takes as long as s + half_length keys at the peak rate. No
@@ -63,6 +68,7 @@ struct HardwareProfile {
     OptionalValue launch, backward_launch;  // seconds of a call; default: gemm.launch as a floor, and the forward's
     OptionalValue tail, tile_rows;          // defaults 0, 128
     OptionalValue backward_half_length, backward_tail;  // default: the forward's
+    OptionalValue spread;
     OptionalValue cache_token;  // seconds a token to write keys and values to a paged cache (inference kernels)
   } attention;
 
@@ -71,6 +77,7 @@ struct HardwareProfile {
     Value bandwidth;           // achieved by streaming kernels, bytes/s
     Value permute_efficiency;  // of that bandwidth, for row gather and scatter
     Value loss_efficiency;     // for softmax cross-entropy
+    OptionalValue spread;
   } memory_bound;
 
   // Kernels that deduplicate rows by rank (DeepEP, HybridEP): launch joined by `exponent` with
@@ -79,13 +86,15 @@ struct HardwareProfile {
   struct Dispatch {
     OptionalValue launch, rate_per_sm, cap, exponent, token_cost;
     OptionalValue combine_launch, combine_rate_per_sm, combine_cap, combine_exponent, combine_token_cost;
+    OptionalValue spread;
     OptionalValue sms;  // multiprocessors that the kernels take
   } dispatch;
 
   struct Host {
-    Value launch;          // host seconds to launch one kernel, from compiled code or a graph
-    Value operation;       // host seconds of one eager operation of the framework, its launch included
-    Value sync;            // host seconds of one device-to-host wait beyond the device's own time
+    Value launch;     // host seconds to launch one kernel, from compiled code or a graph
+    Value operation;  // host seconds of one eager operation of the framework, its launch included
+    Value sync;       // host seconds of one device-to-host wait beyond the device's own time
+    OptionalValue spread;
     OptionalValue memory;  // bytes of host memory a node
   } host;
 
@@ -110,6 +119,8 @@ struct HardwareProfile {
     OptionalValue rails;                // 1 where NIC i of every node is on leaf i; default 0
     OptionalValue health;               // share of the NIC rate that a fabric with faults keeps; default 1
     OptionalValue host_link_bandwidth;  // bytes/s a GPU between device and host memory, one direction, achieved
+
+    OptionalValue spread;  // of collectives, all-to-alls, sends and host copies
 
     std::int64_t domain_gpus() const;  // ranks in one scale-up island, after defaults
   } network;
@@ -142,6 +153,13 @@ struct HardwareProfile {
     double seconds = 0;
   };
   std::vector<MeasuredShape> shapes;
+
+  // What every second of a section's cost model is multiplied by. Not read from a file: 1, but where the effect of a
+  // model's error is asked for.
+  struct TimeScale {
+    double gemm = 1, grouped_gemm = 1, attention = 1, memory_bound = 1, dispatch = 1, network = 1;
+    double host = 1;  // the host's own seconds
+  } time_scale;
 
   base::Where where;  // of the file
   base::Where where_gpus_per_node;

@@ -53,7 +53,7 @@ void check_dispatch(const HardwareProfile& profile, config::Reader& section) {
   visit_keys(profile, [&](const char* name, const char* key, const auto& value, Quantity) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, OptionalValue>) {
       const std::string what = key;
-      if (what.ends_with("exponent") || what.ends_with("token_cost")) return;  // have defaults
+      if (what.ends_with("exponent") || what.ends_with("token_cost") || what == "spread") return;  // have defaults
       if (std::string(name) == "dispatch" && !value && !section.has(key))
         section.fault(key, fmt::format("missing key '{}': the dispatch kernels need all their keys", key));
     }

@@ -19,6 +19,7 @@ enum class Quantity {
   efficiency,        // plain number in (0, 1.5]
   ratio,             // plain number in [1, 1000]
   health,            // plain number in [0.5, 1]
+  spread,            // plain number in (0, 2]
   flag,              // true or false, held as 1 or 0
 };
 
@@ -45,6 +46,7 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("gemm", "peak_mxfp8", gemm.peak_mxfp8, Quantity::flop_per_second);
   visit("gemm", "peak_fp4", gemm.peak_fp4, Quantity::flop_per_second);
   visit("gemm", "sustained", gemm.sustained, Quantity::flop_per_second);
+  visit("gemm", "spread", gemm.spread, Quantity::spread);
   auto& grouped = profile.grouped_gemm;
   visit("grouped_gemm", "tile_rows", grouped.tile_rows, Quantity::count);
   visit("grouped_gemm", "efficiency", grouped.efficiency, Quantity::efficiency);
@@ -52,6 +54,7 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("grouped_gemm", "group_issue", grouped.group_issue, Quantity::seconds);
   visit("grouped_gemm", "overlap_exponent", grouped.overlap_exponent, Quantity::exponent);
   visit("grouped_gemm", "layer_overhead", grouped.layer_overhead, Quantity::seconds);
+  visit("grouped_gemm", "spread", grouped.spread, Quantity::spread);
   auto& attention = profile.attention;
   visit("attention", "peak_hd128", attention.peak_hd128, Quantity::flop_per_second);
   visit("attention", "half_length_hd128", attention.half_length_hd128, Quantity::length);
@@ -69,11 +72,13 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("attention", "backward_half_length", attention.backward_half_length, Quantity::length);
   visit("attention", "backward_tail", attention.backward_tail, Quantity::length);
   visit("attention", "cache_token", attention.cache_token, Quantity::seconds);
+  visit("attention", "spread", attention.spread, Quantity::spread);
   auto& memory = profile.memory_bound;
   visit("memory_bound", "floor", memory.floor, Quantity::seconds);
   visit("memory_bound", "bandwidth", memory.bandwidth, Quantity::bytes_per_second);
   visit("memory_bound", "permute_efficiency", memory.permute_efficiency, Quantity::efficiency);
   visit("memory_bound", "loss_efficiency", memory.loss_efficiency, Quantity::efficiency);
+  visit("memory_bound", "spread", memory.spread, Quantity::spread);
   auto& dispatch = profile.dispatch;
   visit("dispatch", "launch", dispatch.launch, Quantity::seconds);
   visit("dispatch", "rate_per_sm", dispatch.rate_per_sm, Quantity::bytes_per_second);
@@ -86,10 +91,12 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("dispatch", "combine_exponent", dispatch.combine_exponent, Quantity::exponent);
   visit("dispatch", "combine_token_cost", dispatch.combine_token_cost, Quantity::seconds);
   visit("dispatch", "sms", dispatch.sms, Quantity::count);
+  visit("dispatch", "spread", dispatch.spread, Quantity::spread);
   visit("host", "launch", profile.host.launch, Quantity::seconds);
   visit("host", "operation", profile.host.operation, Quantity::seconds);
   visit("host", "sync", profile.host.sync, Quantity::seconds);
   visit("host", "memory", profile.host.memory, Quantity::bytes);
+  visit("host", "spread", profile.host.spread, Quantity::spread);
   auto& network = profile.network;
   visit("network", "gpus_per_node", network.gpus_per_node, Quantity::count);
   visit("network", "scale_up_bandwidth", network.scale_up_bandwidth, Quantity::bytes_per_second);
@@ -114,6 +121,7 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("network", "rails", network.rails, Quantity::flag);
   visit("network", "health", network.health, Quantity::health);
   visit("network", "host_link_bandwidth", network.host_link_bandwidth, Quantity::bytes_per_second);
+  visit("network", "spread", network.spread, Quantity::spread);
   auto& overheads = profile.overheads;
   visit("overheads", "context", overheads.context, Quantity::bytes_or_none);
   visit("overheads", "communicator", overheads.communicator, Quantity::bytes_or_none);

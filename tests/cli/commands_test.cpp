@@ -224,6 +224,27 @@ TEST_CASE("list knows its topics and names") {
   CHECK(moeplan({"list", "keys", "ep"}).status == 2);
 }
 
+TEST_CASE("run gives a range of the step, what binds exchanges, and with an option sensitivities") {
+  const Folder folder;
+  const std::string scenario = folder.write("s.yaml", kSmall);
+  const Result plain = small("run", scenario, {"--json", "-"});
+  const json j = json::parse(plain.out);
+  const double step_s = j["step_time_s"];
+  CHECK(j["uncertainty"]["step_time_s"][0] <= step_s);
+  CHECK(j["uncertainty"]["step_time_s"][1] >= step_s);
+  CHECK(j["uncertainty"]["peak_allocated_bytes"][1] >= j["peak_memory"]["allocated_bytes"]);
+  CHECK_FALSE(j.contains("sensitivities"));
+  for (const json& kind : j["time"]["exchanges"]) CHECK(kind["bound_by"].size() > 0);
+  const json with = json::parse(small("run", scenario, {"--sensitivities", "--json", "-"}).out);
+  CHECK(with["sensitivities"].size() > 20);
+  CHECK(with["sensitivities"][0]["peak_unaffected"] == true);
+  const Result text = small("run", scenario, {"--sensitivities"});
+  CHECK(holds(text.out, "at 90 %)"));
+  CHECK(holds(text.out, with["sensitivities"][0]["key"].get<std::string>()));
+  // Any number of threads, the same bytes.
+  CHECK(small("run", scenario, {"--sensitivities", "--threads", "3"}).out == text.out);
+}
+
 TEST_CASE("run writes the memory of one rank over time") {
   const Folder folder;
   const std::string scenario = folder.write("s.yaml", kSmall), file = folder.at("memory.json");

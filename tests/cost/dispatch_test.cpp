@@ -164,3 +164,23 @@ TEST_CASE("the allgather dispatcher is an all-gather of all rows and a reduce-sc
   CHECK(cost::allgather_dispatch_time_s(20000, 1000, true, first_ranks(8), cluster, profile) == Approx(889e-6));
   CHECK(cost::allgather_dispatch_time_s(20000, 1000, false, first_ranks(1), cluster, profile) == 0);
 }
+
+TEST_CASE("what binds a dispatch kernel: the kernel inside a node, the NIC between nodes, and the slack to the next") {
+  const auto profile = round_kernels();
+  const topology::Cluster cluster(profile, 16);
+  DispatchKernel kernel{.row_bytes = 1000, .experts = 4, .top_k = 2};
+  // Rank 0 sends 1200 rows, rank 1 900; rank 0 receives 1100, rank 1 1000. The busier direction of a rank counts:
+  // 1200 and 1000 rows x 5/6 x 1000 B over 80 GB/s are 12.5 and 10.417 us; launches are equal.
+  const Matrix rows = {600, 600, 500, 400};
+  const auto inside = cost::dispatch_time(kernel, rows, first_ranks(2), cluster, profile);
+  CHECK(inside.binding == "dispatch kernel of rank 0");
+  CHECK(inside.total_s == Approx(10e-6 + 12.5e-6));
+  CHECK(inside.slack_s == Approx(12.5e-6 - 1000 * 1000 * 5.0 / 6 / 80e9));
+  CHECK(inside.total_s == dispatch_time_s(kernel, rows, first_ranks(2), cluster, profile));
+  kernel.combine = true;
+  CHECK(cost::dispatch_time(kernel, rows, first_ranks(2), cluster, profile).binding == "combine kernel of rank 0");
+  // Two ranks on two nodes: 10 GB/s bind before 80 do.
+  const std::vector<std::int64_t> apart = {0, 8};
+  CHECK(cost::dispatch_time(kernel, rows, apart, cluster, profile).binding.starts_with("nic "));
+  CHECK(cost::dispatch_time(kernel, Matrix(4, 0), apart, cluster, profile).binding.empty());
+}

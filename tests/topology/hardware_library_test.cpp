@@ -96,3 +96,13 @@ TEST_CASE("measured shapes are sorted, and wrong ones are faults") {
                            " { op: gemm, pass: forward, sizes: [1, 2, 3], time: 6 us }]"),
                  "stands twice"));
 }
+
+TEST_CASE("a spread is above 0 and at most 2, and says nothing of where times come from") {
+  const auto spread = [](const std::string& value) {
+    return "{ value: " + value + ", evidence: measured, source: test }";
+  };
+  CHECK(with("gemm.spread", spread("2")).gemm.spread->value == 2);
+  CHECK(contains(faults_of("gemm.spread", spread("2.001")), "2.001"));
+  CHECK(contains(faults_of("host.spread", spread("0")), "spread"));
+  CHECK(topology::value_at(with("network.spread", spread("0.1")), "network.spread")->value == 0.1);
+}

@@ -1,0 +1,70 @@
+#include "search/intervals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+namespace moeplan::search {
+
+namespace {
+
+struct Metric {
+  Compared ValidationRow::*compared;
+  std::optional<Range> ValidationRow::*range;
+  bool ValidationRow::*judges;
+  double ValidationRow::*deviation;  // null: no cost model has a part in it
+};
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[(values.size() - 1) / 2];
+}
+
+// FNV-1a.
+std::uint32_t hash_of(const std::string& text) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash;
+}
+
+Intervals intervals_of(const std::vector<ValidationRow>& rows, const Metric& metric) {
+  const auto judged = one_a_group(rows, [&](const ValidationRow& row) {
+    return row.status == runs::RunStatus::ok && row.*metric.judges && (row.*metric.compared).error() &&
+           row.*metric.range;
+  });
+  Intervals result;
+  std::vector<double> scores, widths;
+  for (const ValidationRow* row : judged) {
+    const Compared& compared = row->*metric.compared;
+    if (tells_form(row->run.group.empty() ? row->run.id : row->run.group)) {
+      const double deviation = metric.deviation == nullptr ? 1.0 : row->*metric.deviation;
+      if (deviation > 0) scores.push_back(std::log(*compared.measured / *compared.predicted) / deviation);
+      continue;
+    }
+    const Range& range = *(row->*metric.range);
+    ++result.kept_out;
+    widths.push_back(range.high / range.low);
+    result.inside += *compared.measured >= range.low && *compared.measured <= range.high ? 1 : 0;
+  }
+  result.fitted = static_cast<std::int64_t>(scores.size());
+  result.width = median(std::move(widths));
+  result.form = form_of(std::move(scores));
+  return result;
+}
+
+}  // namespace
+
+bool tells_form(const std::string& group) { return (hash_of(group) >> 16) % 2 == 0; }
+
+void add_intervals(Validation& validation) {
+  validation.step_intervals =
+      intervals_of(validation.rows, {&ValidationRow::step_time_s, &ValidationRow::step_range_s,
+                                     &ValidationRow::judges_time, &ValidationRow::step_deviation});
+  validation.allocated_intervals =
+      intervals_of(validation.rows, {&ValidationRow::peak_allocated_bytes, &ValidationRow::allocated_range_bytes,
+                                     &ValidationRow::judges_memory, nullptr});
+}
+
+}  // namespace moeplan::search
