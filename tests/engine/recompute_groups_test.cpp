@@ -1,3 +1,5 @@
+#include "support/recompute_groups.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -5,27 +7,10 @@
 
 #include "engine/step.h"
 #include "plan/plan.h"
-#include "support/scenarios.h"
 
 using namespace moeplan;
-using moeplan::test::scenario_from;
-
-namespace {
-
-// tiny-dense with `layers` layers on 4 GPUs, 256 tokens a rank.
-std::shared_ptr<const scenario::Scenario> dense(int layers, const std::string& memory, int microbatches = 1,
-                                                const std::string& schedule = "gpipe") {
-  return scenario_from(
-      "model: { name: d, source: made for tests, hidden_size: 64, vocab_size: 1000, ffn_hidden_size: 128, attention: { "
-      "kind: gqa, num_attention_heads: 4, num_query_groups: 2, kv_channels: 16 }, layers: [ { kind: dense, count: " +
-      std::to_string(layers) + " } ] }\ncluster: { hardware: h100-sxm, gpus: 4 }\ntraining: { mbs: 1, seq: 256, gbs: " +
-      std::to_string(4 * microbatches) + ", schedule: " + schedule + " }\nmemory: " + memory + "\n");
-}
-std::string full(int layers) {
-  return "{ recompute_granularity: full, recompute_method: uniform, recompute_num_layers: " + std::to_string(layers) +
-         " }";
-}
-}  // namespace
+using moeplan::test::dense;
+using moeplan::test::full;
 
 TEST_CASE("groups of one layer are what they were, and groups cost the time of one recomputation") {
   const auto step = [](const std::string& memory) {

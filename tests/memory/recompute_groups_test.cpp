@@ -1,3 +1,5 @@
+#include "support/recompute_groups.h"
+
 #include <doctest/doctest.h>
 
 #include <string>
@@ -6,28 +8,16 @@
 #include "memory/reserved.h"
 #include "memory/walk.h"
 #include "plan/plan.h"
-#include "support/scenarios.h"
 
 using namespace moeplan;
+using moeplan::test::dense;
+using moeplan::test::full;
 using moeplan::test::scenario_from;
 
 namespace {
 
 std::int64_t up(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-// tiny-dense with `layers` layers on 4 GPUs, 256 tokens a rank.
-std::shared_ptr<const scenario::Scenario> dense(int layers, const std::string& memory, int microbatches = 1,
-                                                const std::string& schedule = "gpipe") {
-  return scenario_from(
-      "model: { name: d, source: made for tests, hidden_size: 64, vocab_size: 1000, ffn_hidden_size: 128, attention: { "
-      "kind: gqa, num_attention_heads: 4, num_query_groups: 2, kv_channels: 16 }, layers: [ { kind: dense, count: " +
-      std::to_string(layers) + " } ] }\ncluster: { hardware: h100-sxm, gpus: 4 }\ntraining: { mbs: 1, seq: 256, gbs: " +
-      std::to_string(4 * microbatches) + ", schedule: " + schedule + " }\nmemory: " + memory + "\n");
-}
-std::string full(int layers) {
-  return "{ recompute_granularity: full, recompute_method: uniform, recompute_num_layers: " + std::to_string(layers) +
-         " }";
-}
 std::int64_t peak(const std::shared_ptr<const scenario::Scenario>& scenario) {
   return memory::replay(plan::make_plan(scenario, 0, 1), 0).peak.allocated_bytes;
 }

@@ -12,20 +12,11 @@
 
 using namespace moeplan;
 using moeplan::test::Small;
+using moeplan::test::staged;
 
 namespace {
 
 using Names = std::set<std::string>;
-
-Small small_with(const std::string& schedule, int pp) {
-  Small small;
-  small.model = "tiny-mla";  // one dense and three MoE layers
-  small.schedule = schedule;
-  small.gpus = 2 * pp;
-  small.pp = pp;
-  small.gbs = 2 * 8;  // two replicas: eight microbatches
-  return small;
-}
 
 // Tensors that are alive between a block's backward and its weight gradients, those without bytes left out.
 Names kept_for_weights(const plan::Block& block) {
@@ -110,7 +101,7 @@ TEST_CASE("in a narrow precision the copies that weight gradients read stay, tho
 
 TEST_CASE("each half of mirrored ranks: twice the parameters and gradients, the same optimizer states in all") {
   for (const char* sharding : {"zero1", "ddp"}) {
-    Small plain = small_with("1f1b", 4), dual = small_with("dualpipe", 4);
+    Small plain = staged("1f1b", 4), dual = staged("dualpipe", 4);
     plain.optimizer = dual.optimizer = "{ sharding: " + std::string(sharding) + " }";
     const auto one = plain.make(), two = dual.make();
     const auto sum = [](const scenario::Scenario& s, plan::TensorKind kind) {
@@ -129,7 +120,7 @@ TEST_CASE("each half of mirrored ranks: twice the parameters and gradients, the 
 }
 
 TEST_CASE("a V is one pipeline of twice the stages: parameters as elsewhere, the first rank with embedding and loss") {
-  const auto v = small_with("zb_v", 2).make(), flat = small_with("1f1b", 4).make();
+  const auto v = staged("zb_v", 2).make(), flat = staged("1f1b", 4).make();
   const auto parameters = [](const scenario::Scenario& s, std::int64_t stage) {
     const auto p = plan::stage_parameters(s, stage);
     return p.dense + p.experts;
@@ -139,7 +130,7 @@ TEST_CASE("a V is one pipeline of twice the stages: parameters as elsewhere, the
 }
 
 TEST_CASE("a V's turn hands over on the rank itself, and its second arm sends backwards") {
-  const auto plan = plan::make_plan(small_with("zb_v", 2).make(), 0, 1);
+  const auto plan = plan::make_plan(staged("zb_v", 2).make(), 0, 1);
   const auto transfers = [&](std::int64_t stage) {
     std::map<plan::Stream, std::int64_t> count;
     for (const plan::Program& program : plan.programs) {

@@ -14,20 +14,7 @@
 // Zero-bubble schedules and DualPipe beside 1F1B: memory and time of whole plans.
 using namespace moeplan;
 using moeplan::test::Small;
-
-namespace {
-
-Small small_with(const std::string& schedule, int pp) {
-  Small small;
-  small.model = "tiny-mla";  // one dense and three MoE layers
-  small.schedule = schedule;
-  small.gpus = 2 * pp;
-  small.pp = pp;
-  small.gbs = 2 * 8;  // two replicas: eight microbatches
-  return small;
-}
-
-}  // namespace
+using moeplan::test::staged;
 
 TEST_CASE("activations at the peak: zb_v and dualpipe keep all ranks alike, 1f1b the first rank the most") {
   // tiny-dense has layers of one kind: what a microbatch keeps on a rank is the same everywhere but at the ends.
@@ -61,7 +48,7 @@ TEST_CASE("activations at the peak: zb_v and dualpipe keep all ranks alike, 1f1b
 
 TEST_CASE("with more work in a microbatch than in its hand-over, zb_h1 is faster than 1f1b and dualpipe than both") {
   const auto step = [](const std::string& schedule) {
-    Small small = small_with(schedule, 4);
+    Small small = staged(schedule, 4);
     small.seq = 4096;
     return engine::run_step(plan::make_plan(small.make(), 0, 1)).step_s;
   };
@@ -73,7 +60,7 @@ TEST_CASE("with more work in a microbatch than in its hand-over, zb_h1 is faster
 TEST_CASE("weight gradients apart go with gradients that are added by themselves, dropout, tied embeddings") {
   for (const char* schedule : {"zb_h1", "zb_v", "dualpipe", "dualpipe_v"}) {
     CAPTURE(schedule);
-    Small small = small_with(schedule, 2);
+    Small small = staged(schedule, 2);
     small.optimizer = "{ gradient_accumulation_fusion: false }";
     const auto dropped = std::make_shared<scenario::Scenario>(*small.make());
     dropped->training.hidden_dropout = 0.1;

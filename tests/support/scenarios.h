@@ -52,4 +52,15 @@ struct Small {
   }
 };
 
+// Two replicas of eight microbatches through `pp` stages of one dense and three MoE layers.
+inline Small staged(const std::string& schedule, int pp) {
+  Small small;
+  small.model = "tiny-mla";
+  small.schedule = schedule;
+  small.gpus = 2 * pp;
+  small.pp = pp;
+  small.gbs = 2 * 8;
+  return small;
+}
+
 }  // namespace moeplan::test
