@@ -7,9 +7,9 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "cli/commands.h"
-#include "config/data.h"
 #include "cost/bytes_matrix.h"
 #include "cost/collective_links.h"
+#include "measurements/profiles.h"
 #include "report/collective.h"
 #include "topology/hardware.h"
 
@@ -139,12 +139,9 @@ class Reading {
     if (!a.hardware_filter.empty()) {
       for (const auto& [option, is_given] : given)
         if (is_given) fault(option, "does not go with --hardware: the profile says it");
-      base::Faults read;
       try {
-        const config::Catalogue catalogue("hw_profiles", a.options.data_dirs);
-        const std::string& id = a.hardware_filter;
-        question_.profile = topology::read_hardware(catalogue.load(id, ".", {"--hardware " + id, 0, 0, {}}), id, read);
-        read.throw_if_any();
+        question_.profile =
+            measurements::load_profile(a.hardware_filter, a.options.data_dirs, "--hardware " + a.hardware_filter);
       } catch (const base::Error& error) {
         faults_.add(error);
       }

@@ -7,9 +7,9 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "cli/commands.h"
-#include "config/data.h"
 #include "measurements/collective_table.h"
 #include "measurements/log_line.h"
+#include "measurements/profiles.h"
 #include "topology/hardware.h"
 
 namespace moeplan::cli {
@@ -58,12 +58,7 @@ measurements::CollectiveLog read_logs(const Arguments& arguments) {
 std::optional<topology::HardwareProfile> part_of(const Arguments& arguments) {
   const std::string& id = arguments.hardware_filter;
   if (id.empty()) return std::nullopt;
-  base::Faults faults;
-  const config::Catalogue catalogue("hw_profiles", arguments.options.data_dirs);
-  topology::HardwareProfile profile =
-      topology::read_hardware(catalogue.load(id, ".", {"--hardware " + id, 0, 0, {}}), id, faults);
-  faults.throw_if_any();
-  return profile;
+  return measurements::load_profile(id, arguments.options.data_dirs, "--hardware " + id);
 }
 
 // Sets rows of other parts aside.

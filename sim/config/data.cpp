@@ -31,11 +31,6 @@ bool names_a_file(const std::string& reference) {
          reference.ends_with(".json");
 }
 
-bool equal_but_case(const std::string& a, const std::string& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
-
 // The .yaml files of `folder`, which may be missing: a data folder need not hold every kind.
 std::vector<DataFile> read_folder(const fs::path& folder) {
   std::vector<DataFile> files;
@@ -52,6 +47,11 @@ std::vector<DataFile> read_folder(const fs::path& folder) {
 }
 
 }  // namespace
+
+bool equal_but_case(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
 
 Catalogue::Catalogue(std::string kind, const std::vector<std::string>& data_dirs) : kind_(std::move(kind)) {
   std::map<std::string, DataFile> by_name;

@@ -1,20 +1,11 @@
 #include "measurements/profiles.h"
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 
 #include "config/data.h"
 
 namespace moeplan::measurements {
-namespace {
-
-bool same(const std::string& a, const std::string& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
-
-}  // namespace
 
 Profiles::Profiles(const std::vector<std::string>& data_dirs) {
   const config::Catalogue catalogue("hw_profiles", data_dirs);
@@ -32,8 +23,8 @@ Profiles::Profiles(const std::vector<std::string>& data_dirs) {
 const topology::HardwareProfile* Profiles::find(const std::string& gpu) const {
   for (const topology::HardwareProfile& profile : profiles_) {
     const bool alias = std::any_of(profile.aliases.begin(), profile.aliases.end(),
-                                   [&](const std::string& name) { return same(name, gpu); });
-    if (alias || same(profile.id, gpu)) return &profile;
+                                   [&](const std::string& name) { return config::equal_but_case(name, gpu); });
+    if (alias || config::equal_but_case(profile.id, gpu)) return &profile;
   }
   return nullptr;
 }
@@ -52,9 +43,10 @@ topology::HardwareProfile load_profile(const std::string& reference, const std::
   base::Faults faults;
   const config::Catalogue catalogue("hw_profiles", data_dirs);
   const config::Node root = catalogue.load(reference, "", {option, 0, 0, {}});
-  // A file's profile is called as the file.
-  const std::size_t slash = reference.find_last_of('/');
-  std::string id = slash == std::string::npos ? reference : reference.substr(slash + 1);
+  // A file's profile is called as the file, one found by an alias by its own name.
+  const std::string name = catalogue.name_of(reference);
+  const std::size_t slash = name.find_last_of('/');
+  std::string id = slash == std::string::npos ? name : name.substr(slash + 1);
   for (const char* end : {".yaml", ".yml"}) {
     if (id.ends_with(end)) id.resize(id.size() - std::string_view(end).size());
   }

@@ -28,23 +28,29 @@ void check_options(const Options& options, base::Faults& faults) {
   }
 }
 
-// The file that `reference` names. Like every path, one of an option starts where the command runs.
-std::optional<config::Node> load_data(const char* kind, const std::string& reference, const base::Where& where,
-                                      const std::string& base_dir, const Options& options, base::Faults& faults) {
-  try {
-    const config::Catalogue catalogue(kind, options.data_dirs);
-    return catalogue.load(reference, where.line == 0 ? std::string() : base_dir, where);
-  } catch (const base::Error& error) {
-    faults.add(error);
-    return std::nullopt;
-  }
-}
-
 // The names of a catalogue may hold dots, those of files end in .yaml.
 std::string data_id(const std::string& reference, const std::string& base_dir) {
   const bool is_path = reference.find('/') != std::string::npos || reference.ends_with(".yaml") ||
                        reference.ends_with(".yml") || reference.ends_with(".json");
   return is_path ? model::model_name_of((std::filesystem::path(base_dir) / reference).string()) : reference;
+}
+
+struct LoadedFile {
+  config::Node root;
+  std::string id;
+};
+
+// The file that `reference` names. Like every path, one of an option starts where the command runs.
+std::optional<LoadedFile> load_data(const char* kind, const std::string& reference, const base::Where& where,
+                                    const std::string& base_dir, const Options& options, base::Faults& faults) {
+  try {
+    const config::Catalogue catalogue(kind, options.data_dirs);
+    config::Node root = catalogue.load(reference, where.line == 0 ? std::string() : base_dir, where);
+    return LoadedFile{std::move(root), data_id(catalogue.name_of(reference), base_dir)};
+  } catch (const base::Error& error) {
+    faults.add(error);
+    return std::nullopt;
+  }
 }
 
 // A model file, or a config.json turned into one first, so that overrides name keys of model files in both cases.
@@ -111,28 +117,26 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
   const Raw raw = read_raw(file, faults);
   faults.throw_if_any();
 
-  std::optional<config::Node> model_file =
-      raw.inline_model ? raw.inline_model
+  std::optional<LoadedFile> model_file =
+      raw.inline_model ? LoadedFile{*raw.inline_model, "model"}  // where the file has no name
                        : load_data("models", raw.model, raw.places.where("model"), base_dir, options, faults);
-  std::optional<config::Node> hardware_file =
+  const std::optional<LoadedFile> hardware_file =
       load_data("hw_profiles", raw.hardware, raw.places.where("cluster.hardware"), base_dir, options, faults);
   model::Architecture arch;
   topology::HardwareProfile hardware;
   std::vector<std::string> import_warnings;
   if (model_file) {
-    const std::string id = raw.inline_model ? "model" : data_id(raw.model, base_dir);  // where the file has no name
-    arch = read_model(id, *model_file, overrides.model, faults, import_warnings);
+    arch = read_model(model_file->id, model_file->root, overrides.model, faults, import_warnings);
   }
   if (hardware_file) {
-    hardware_file = with_hardware_overrides(*hardware_file, overrides.hardware, faults);
-    const std::string part = config::Catalogue("hw_profiles", options.data_dirs).name_of(raw.hardware);
-    hardware = topology::read_hardware(*hardware_file, data_id(part, base_dir), faults);
+    const config::Node profile = with_hardware_overrides(hardware_file->root, overrides.hardware, faults);
+    hardware = topology::read_hardware(profile, hardware_file->id, faults);
     choose_library(raw, overrides.hardware, hardware, faults);
   }
   faults.throw_if_any();
   MOEPLAN_CHECK(model_file.has_value(), "a model file without faults is there");
 
-  const Sides sides{raw, arch, *model_file};
+  const Sides sides{raw, arch, model_file->root};
   check_layout(sides, faults);
   if (topology::layout_faults(raw.layout).empty()) check_settings(sides, faults);
   check_hardware(raw, hardware, faults);

@@ -2,25 +2,14 @@
 
 #include "engine/plan_source.h"
 #include "engine/step.h"
-#include "support/scenarios.h"
+#include "support/tensor_parallel.h"
 
 using namespace moeplan;
-
-namespace {
-
-// Llama 3 8B on one stage: hidden 4096, products of qkv 4096 -> (4096 + 2 * 1024) / tp, no experts.
-std::shared_ptr<scenario::Scenario> dense(int tp, bool overlap, const std::string& hardware = "h100-sxm") {
-  return std::make_shared<scenario::Scenario>(*test::scenario_from(
-      "model: llama3-8b\ncluster: { hardware: " + hardware + ", gpus: 8 }\nparallel: { tp: " + std::to_string(tp) +
-      " }\ntraining: { micro_batch_size: 1, global_batch_size: 8, seq_length: 4096, tp_comm_overlap: " +
-      (overlap ? "true" : "false") + " }\n"));
-}
-
-}  // namespace
+using moeplan::test::tensor_parallel;
 
 TEST_CASE("user buffers: both shorten the exposed exchange, which pieces in the product's shadow do not show") {
   const auto exposed_s = [](bool overlap) {
-    auto scenario = dense(2, overlap);
+    auto scenario = tensor_parallel(2, overlap);
     scenario->hardware.host.operation.value = scenario->hardware.host.launch.value = 0;  // the device alone
     const auto step = engine::run_step(plan::make_plan(scenario, 0, 1));
     CHECK(step.mean.total() == doctest::Approx(step.step_s).epsilon(1e-9));
@@ -33,7 +22,7 @@ TEST_CASE("user buffers: both shorten the exposed exchange, which pieces in the 
 
 TEST_CASE("both evaluations agree where exchanges run beside products, in every precision") {
   for (const auto precision : {scenario::Precision::bf16, scenario::Precision::fp8_tensorwise}) {
-    auto scenario = dense(4, true);
+    auto scenario = tensor_parallel(4, true);
     scenario->training.precision = precision;
     const auto made = plan::make_plan(scenario, 0, 1);
     engine::PlanSource a(made), b(made);
@@ -46,7 +35,7 @@ TEST_CASE("both evaluations agree where exchanges run beside products, in every 
 TEST_CASE("products beside an exchange lose the multiprocessors that its kernel holds") {
   // With as many held as there are, one is left: the gathered input and the sum hide nothing any more.
   const auto step_s = [](double held) {
-    auto scenario = dense(2, false);
+    auto scenario = tensor_parallel(2, false);
     scenario->hardware.host.operation.value = scenario->hardware.host.launch.value = 0;
     scenario->hardware.network.collective_sms->value = held;
     return engine::run_step(plan::make_plan(scenario, 0, 1)).step_s;

@@ -5,21 +5,14 @@
 #include "block_memory.h"
 #include "plan/plan.h"
 #include "plan/side_streams.h"
-#include "support/scenarios.h"
+#include "support/tensor_parallel.h"
 
 using namespace moeplan;
+using moeplan::test::tensor_parallel;
 using plan::Stream;
 using plan::stream_bit;
 
 namespace {
-
-// Llama 3 8B on one stage: hidden 4096, products of qkv 4096 -> (4096 + 2 * 1024) / tp, no experts.
-std::shared_ptr<scenario::Scenario> dense(int tp, bool overlap, const std::string& hardware = "h100-sxm") {
-  return std::make_shared<scenario::Scenario>(*test::scenario_from(
-      "model: llama3-8b\ncluster: { hardware: " + hardware + ", gpus: 8 }\nparallel: { tp: " + std::to_string(tp) +
-      " }\ntraining: { micro_batch_size: 1, global_batch_size: 8, seq_length: 4096, tp_comm_overlap: " +
-      (overlap ? "true" : "false") + " }\n"));
-}
 
 const plan::Block& layer(const plan::Plan& plan) {
   for (const plan::Block& block : plan.blocks)
@@ -39,7 +32,7 @@ std::size_t place(const std::vector<plan::Op>& ops, const std::string& name) {
 TEST_CASE("backward gathers the input beside dgrad and scatters the sum beside wgrad, with or without user buffers") {
   for (const bool overlap : {false, true}) {
     CAPTURE(overlap);
-    const auto made = plan::make_plan(dense(2, overlap), 0, 1);
+    const auto made = plan::make_plan(tensor_parallel(2, overlap), 0, 1);
     const plan::Block& block = layer(made);
     const auto& ops = block.backward;
     const std::size_t gather = place(ops, "MLP all-gather again"), dgrad = place(ops, "MLP gate-up dgrad"),
@@ -65,7 +58,7 @@ TEST_CASE("backward gathers the input beside dgrad and scatters the sum beside w
 TEST_CASE("parts without a single queue hide backward's exchanges through user buffers alone") {
   for (const bool overlap : {false, true}) {
     CAPTURE(overlap);
-    const auto scenario = dense(2, overlap, "b200-sxm");
+    const auto scenario = tensor_parallel(2, overlap, "b200-sxm");
     const auto made = plan::make_plan(scenario, 0, 1);
     const auto& ops = layer(made).backward;
     const std::size_t gather = place(ops, "MLP all-gather again"), scatter = place(ops, "MLP gradient reduce-scatter");
@@ -78,7 +71,7 @@ TEST_CASE("parts without a single queue hide backward's exchanges through user b
 
 TEST_CASE("one tensor-parallel rank exchanges nothing, and its products are whole") {
   for (const bool overlap : {false, true}) {
-    const auto scenario = dense(1, overlap);
+    const auto scenario = tensor_parallel(1, overlap);
     const auto made = plan::make_plan(scenario, 0, 1);
     for (const auto* ops : {&layer(made).forward, &layer(made).backward})
       for (const plan::Op& op : *ops) {
@@ -94,7 +87,7 @@ TEST_CASE("one tensor-parallel rank exchanges nothing, and its products are whol
 }
 
 TEST_CASE("user buffers: the input comes in a piece a rank, the last piece of the product waits for it") {
-  const auto scenario = dense(4, true);
+  const auto scenario = tensor_parallel(4, true);
   const auto made = plan::make_plan(scenario, 0, 1);
   const auto& ops = layer(made).forward;
   const std::size_t gather = place(ops, "attention all-gather");
@@ -113,7 +106,7 @@ TEST_CASE("user buffers: the input comes in a piece a rank, the last piece of th
 }
 
 TEST_CASE("user buffers: the output goes in four pieces, the last one after the product") {
-  const auto scenario = dense(2, true);
+  const auto scenario = tensor_parallel(2, true);
   const auto made = plan::make_plan(scenario, 0, 1);
   const auto& ops = layer(made).forward;
   const std::size_t first = place(ops, "MLP down");
@@ -134,17 +127,19 @@ TEST_CASE("user buffers: the output goes in four pieces, the last one after the 
 
 TEST_CASE("user buffers take 20 bytes an element in bf16, 14 where products read fp8") {
   // Six that gather in the operands' type and four that scatter in bf16, of 4096 x 4096.
-  const auto scenario = dense(2, true);
+  const auto scenario = tensor_parallel(2, true);
   CHECK(plan::user_buffer_bytes(*scenario) == std::int64_t{4096} * 4096 * (6 * 2 + 4 * 2));
   scenario->training.precision = scenario::Precision::fp8_tensorwise;
   CHECK(plan::user_buffer_bytes(*scenario) == std::int64_t{4096} * 4096 * (6 * 1 + 4 * 2));
-  CHECK(plan::user_buffer_bytes(*dense(2, false)) == 0);
-  const auto outside = [](bool overlap) { return plan::static_memory(*dense(2, overlap), 0).communicator_bytes; };
+  CHECK(plan::user_buffer_bytes(*tensor_parallel(2, false)) == 0);
+  const auto outside = [](bool overlap) {
+    return plan::static_memory(*tensor_parallel(2, overlap), 0).communicator_bytes;
+  };
   CHECK(outside(true) - outside(false) == std::int64_t{4096} * 4096 * 20);
 }
 
 TEST_CASE("tensors of products in pieces live and end as whole ones do, in narrow precision too") {
-  auto scenario = dense(4, true);
+  auto scenario = tensor_parallel(4, true);
   scenario->training.precision = scenario::Precision::fp8_tensorwise;
   for (const plan::Block& block : plan::make_plan(scenario, 0, 1).blocks) {
     CAPTURE(block.name);
