@@ -91,7 +91,7 @@ void count_optimizer_calls(Block& block, const scenario::Scenario& scenario, con
   constexpr std::int64_t kDense = 8;        // norms, projections and MLP matrices of a layer
   constexpr std::int64_t kRoutedLayer = 9;  // without routed experts: router and shared expert for the MLP
   std::int64_t tensors = 2;                 // embedding or output layer, final norm
-  for (std::int64_t v = 0; v < scenario.stages.vpp(); ++v)
+  for (std::int64_t v = 0; v < scenario.stages.chunks(); ++v)
     for (const std::int32_t layer : scenario.stages.chunk(stage, v).layers)
       tensors += scenario.model.layers[static_cast<std::size_t>(layer)] == model::LayerKind::moe
                      ? kRoutedLayer + 2 * shape.local_experts

@@ -81,3 +81,13 @@ TEST_CASE("fused permutation saves operations: a compiled block only launches: a
   CHECK(replays == 1);  // the first of the graph stands for its replay
   CHECK(calls(ops, "attention norm") == 4);
 }
+
+TEST_CASE("a rank of DualPipe walks over the parameters of both its stages") {
+  // Two ranks hold both stages each: as many tensors as one rank that holds all layers.
+  const auto adam = [](const std::string& schedule, int pp) {
+    const auto plan = plan::make_plan(test::staged(schedule, pp).make(), 0, 1);
+    return calls(block_named(plan, "optimizer").forward, "Adam");
+  };
+  CHECK(adam("dualpipe", 2) == adam("1f1b", 1));
+  CHECK(adam("1f1b", 2) < adam("1f1b", 1));
+}
