@@ -18,10 +18,20 @@ OpCosts::OpCosts(const plan::Plan& plan) : plan_(plan), repeat_(plan.decisions.s
 }
 
 std::size_t OpCosts::Hash::operator()(const Key& key) const {
-  auto x = reinterpret_cast<std::uintptr_t>(key.op) * 0x9e3779b97f4a7c15U;
+  auto x = static_cast<std::uint64_t>(key.what) * 0x9e3779b97f4a7c15U;
   x ^= reinterpret_cast<std::uintptr_t>(key.decision) * 0xbf58476d1ce4e5b9U + (x >> 29);
-  x ^= static_cast<std::uint64_t>(key.which) * 0x94d049bb133111ebU + (x >> 31);
+  x ^= static_cast<std::uint64_t>(key.group) * 0x94d049bb133111ebU + (x >> 31);
   return static_cast<std::size_t>(x ^ (x >> 32));
+}
+
+std::int64_t OpCosts::shape_of(const plan::Op& op) {
+  const auto [known, is_new] = shape_of_op_.try_emplace(&op, 0);
+  if (!is_new) return known->second;
+  const plan::Rows& rows = op.size.rows;
+  const Shape shape{op.work,     op.group,   op.pass,       op.precision,      op.access,
+                    rows.kind,   rows.chunk, rows.backward, op.towards_source, op.once_per_rank,
+                    op.launches, op.n,       op.k,          op.size.bytes,     op.size.bytes_per_row};
+  return known->second = shapes_.try_emplace(shape, static_cast<std::int64_t>(shapes_.size())).first->second;
 }
 
 const OpCosts::Group& OpCosts::group_of(topology::GroupKind kind, std::int64_t rank) {
@@ -53,13 +63,33 @@ const policy::LayerDecision* OpCosts::decision(const plan::Visit& visit, std::in
   return &plan_.decision(visit.moe_layer, visit.microbatch, plan_.group_of(rank));
 }
 
+bool OpCosts::by_rows(const plan::Op& op) {
+  if (op.work == Work::grouped_gemm || op.work == Work::all_to_all) return true;
+  return op.work != Work::fixed && op.size.bytes_per_row != 0;
+}
+
 std::int64_t OpCosts::local_ps(const plan::Op& op, const plan::Visit& visit, std::int64_t rank) {
-  const bool by_rows = op.work == Work::grouped_gemm || op.size.bytes_per_row != 0;
-  if (is_fixed(op) || !by_rows || !repeat_) return to_ps(plan_, op.name, local_s(op, visit, rank));
-  const Key key{&op, decision(visit, rank), plan_.member_of(rank)};
-  const auto [entry, is_new] = local_.try_emplace(key, 0);
-  if (is_new) entry->second = to_ps(plan_, op.name, local_s(op, visit, rank));
-  return entry->second;
+  if (!by_rows(op)) return to_ps(plan_, op.name, local_s(op, visit, rank));
+  // Of a folded plan only the first rank is asked for.
+  if (plan_.fold == 1 || !repeat_) return to_ps(plan_, op.name, local_s(op, visit, rank));
+  return member_ps(op, visit, rank)[static_cast<std::size_t>(plan_.member_of(rank))];
+}
+
+std::span<const std::int64_t> OpCosts::member_ps(const plan::Op& op, const plan::Visit& visit, std::int64_t rank) {
+  // Where decisions are used once, what recomputation asks for again is worth keeping if it is dear.
+  const bool keeps = repeat_ || (op.work == Work::grouped_gemm && op.pass == cost::GemmPass::forward);
+  std::vector<std::int64_t>* ps = &members_;
+  if (keeps) {
+    const auto [entry, is_new] = local_.try_emplace(Key{shape_of(op), decision(visit, rank), 0});
+    if (!is_new) return entry->second;
+    ps = &entry->second;
+  }
+  const auto& layout = plan_.scenario->layout;
+  const std::int64_t first = plan_.group_of(rank) * layout.ep * layout.etp;
+  ps->resize(static_cast<std::size_t>(layout.ep));
+  for (std::int64_t member = 0; member < layout.ep; ++member)
+    (*ps)[static_cast<std::size_t>(member)] = to_ps(plan_, op.name, local_s(op, visit, first + member * layout.etp));
+  return *ps;
 }
 
 double OpCosts::local_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank) const {
@@ -84,19 +114,23 @@ double OpCosts::local_s(const plan::Op& op, const plan::Visit& visit, std::int64
 
 std::span<const std::int64_t> OpCosts::group_ps(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
                                                 const Group& group) {
-  const bool by_rows = op.work == Work::all_to_all || op.size.bytes_per_row != 0;
-  // Collectives of row counts have a memory of their own: by size.
-  const bool keeps = op.work == Work::all_to_all ? repeat_ : !by_rows;
-  if (!keeps) {
-    price(op, visit, rank, group);
-    return scratch_;
+  std::vector<std::int64_t>* known = nullptr;
+  bool is_new = true;
+  if (op.work == Work::all_to_all) {
+    const auto entry = exchange_.try_emplace(Key{shape_of(op), decision(visit, rank), group.index});
+    known = &entry.first->second;
+    is_new = entry.second;
+  } else if (!by_rows(op)) {  // those of row counts are known by their size
+    const auto entry = collective_.try_emplace({&op, group.index});
+    known = &entry.first->second;
+    is_new = entry.second;
   }
-  const auto [entry, is_new] = group_.try_emplace(Key{&op, by_rows ? decision(visit, rank) : nullptr, group.index});
   if (is_new) {
     price(op, visit, rank, group);
-    entry->second = scratch_;
+    if (known == nullptr) return scratch_;
+    *known = scratch_;
   }
-  return entry->second;
+  return *known;
 }
 
 void OpCosts::price(const plan::Op& op, const plan::Visit& visit, std::int64_t rank, const Group& group) {

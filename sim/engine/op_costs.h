@@ -12,8 +12,8 @@
 
 namespace moeplan::engine {
 
-// What the ops of a plan take, in picoseconds. What repeats is worked out once: fixed parts by op, parts that rows
-// decide by (op, decision), where the plan uses a decision more than once.
+// What the ops of a plan take, in picoseconds. What repeats is worked out once: by (shape of the op, decision) where
+// rows decide, for all members of an expert group together.
 class OpCosts {
  public:
   explicit OpCosts(const plan::Plan& plan);
@@ -31,8 +31,10 @@ class OpCosts {
   std::int64_t sync_ps() const;                     // until the host goes on after what it waited for
   // Of an op that no other rank takes part in.
   std::int64_t local_ps(const plan::Op& op, const plan::Visit& visit, std::int64_t rank);
-  // Whether it is the same for all ranks and visits.
-  static bool is_fixed(const plan::Op& op) { return op.work == plan::Work::fixed; }
+  // The same for every member of the rank's expert group; its expert tensor parallel peers are as the member.
+  std::span<const std::int64_t> member_ps(const plan::Op& op, const plan::Visit& visit, std::int64_t rank);
+  // Whether rows decide what it takes.
+  static bool by_rows(const plan::Op& op);
   // Of each rank of the group that meets in a collective or exchange. Valid until the next call.
   std::span<const std::int64_t> group_ps(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
                                          const Group& group);
@@ -43,10 +45,25 @@ class OpCosts {
   bool decisions_repeat() const { return repeat_; }
 
  private:
+  // Ops that are priced alike have one number, so that what one of them takes is known for all.
+  struct Shape {
+    plan::Work work;
+    topology::GroupKind group;
+    cost::GemmPass pass;
+    cost::Precision precision;
+    cost::MemoryAccess access;
+    plan::Rows::Kind rows;
+    std::int16_t chunk;
+    bool backward, towards_source, once_per_rank;
+    std::uint16_t launches;
+    std::int64_t n, k, bytes, bytes_per_row;
+    auto operator<=>(const Shape&) const = default;
+  };
+  std::int64_t shape_of(const plan::Op& op);
   struct Key {
-    const plan::Op* op;
+    std::int64_t what;  // number of a shape, or of an op behind all shapes
     const policy::LayerDecision* decision;
-    std::int64_t which;  // member of the expert group, or number of the group
+    std::int64_t group;
     bool operator==(const Key&) const = default;
   };
   struct Hash {
@@ -61,10 +78,12 @@ class OpCosts {
   bool repeat_ = false;
   std::int64_t sync_ps_ = 0;
   std::map<std::pair<int, std::int64_t>, Group> groups_;
-  std::unordered_map<Key, std::int64_t, Hash> local_;
-  std::unordered_map<Key, std::vector<std::int64_t>, Hash> group_;
+  std::map<Shape, std::int64_t> shapes_;
+  std::unordered_map<const plan::Op*, std::int64_t> shape_of_op_;
+  std::unordered_map<Key, std::vector<std::int64_t>, Hash> local_, exchange_;
+  std::map<std::pair<const plan::Op*, std::int64_t>, std::vector<std::int64_t>> collective_;
   std::map<std::tuple<int, std::int64_t, std::int64_t, std::int64_t>, double> collective_memo_;
-  std::vector<std::int64_t> matrix_, scratch_;
+  std::vector<std::int64_t> matrix_, scratch_, members_;
   std::vector<double> finish_;
 };
 

@@ -27,11 +27,10 @@ void PieceTables::fill(PieceTable& table, const Piece& piece, const plan::Visit&
   std::int64_t issued_ps = 0;
   for (std::uint32_t o = piece.first; o < piece.end; ++o) {
     const plan::Op& op = ops[o];
-    if (OpCosts::is_fixed(op) && op.launches == 0) continue;
+    if (op.work == plan::Work::fixed && op.launches == 0) continue;
     issued_ps += costs_.issue_ps(op);
     const std::size_t family = op.recompute ? PieceTable::kRecompute : static_cast<std::size_t>(op.family);
-    const bool by_rows = !OpCosts::is_fixed(op) && (op.work == plan::Work::grouped_gemm || op.size.bytes_per_row != 0);
-    if (!by_rows) {
+    if (!OpCosts::by_rows(op)) {
       const std::int64_t ps = costs_.local_ps(op, visit, first_rank_);
       table.fixed_ps[family] += ps;
       for (std::size_t i = 0; i < entries; ++i) {
@@ -44,15 +43,21 @@ void PieceTables::fill(PieceTable& table, const Piece& piece, const plan::Visit&
                              [&](const auto& entry) { return entry.first == family; });
     if (sums == table.family_ps.end())
       sums = table.family_ps.insert(sums, {family, std::vector<std::int64_t>(members_, 0)});
-    const std::int64_t etp = plan_.scenario->layout.etp;
-    std::int64_t ps = 0;
+    // Expert tensor parallel peers share their rows.
+    const auto etp = static_cast<std::size_t>(plan_.scenario->layout.etp);
+    if (members_ == 1) {
+      const std::int64_t ps = costs_.local_ps(op, visit, first_rank_);
+      sums->second[0] += ps;
+      table.host_work_ps[0] = std::max(table.host_work_ps[0], issued_ps) + ps;
+      table.work_ps[0] += ps;
+      continue;
+    }
+    const auto ps = costs_.member_ps(op, visit, first_rank_);
     for (std::size_t i = 0; i < entries; ++i) {
-      // Expert tensor parallel peers share their rows.
-      if (static_cast<std::int64_t>(i) % etp == 0)
-        ps = costs_.local_ps(op, visit, first_rank_ + static_cast<std::int64_t>(i));
-      sums->second[i] += ps;
-      table.host_work_ps[i] = std::max(table.host_work_ps[i], issued_ps) + ps;
-      table.work_ps[i] += ps;
+      const std::int64_t own_ps = ps[etp == 1 ? i : i / etp];
+      sums->second[i] += own_ps;
+      table.host_work_ps[i] = std::max(table.host_work_ps[i], issued_ps) + own_ps;
+      table.work_ps[i] += own_ps;
     }
   }
   table.longest_ps = std::max(*std::max_element(table.work_ps.begin(), table.work_ps.end()),

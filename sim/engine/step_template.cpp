@@ -69,8 +69,7 @@ std::optional<Template> make_template(const std::vector<plan::Op>& ops, std::uin
     piece.op = &op;
     piece.issue_ps += costs.issue_ps(op);
     piece.host_sync = op.host_sync;
-    piece.by_rows =
-        piece.by_rows || op.work == Work::grouped_gemm || (op.work != Work::fixed && op.size.bytes_per_row != 0);
+    piece.by_rows = piece.by_rows || (kind == Piece::Kind::local && OpCosts::by_rows(op));
     ++piece.ops;
     ++made.ops;
     open = kind == Piece::Kind::local && !op.host_sync;

@@ -36,7 +36,8 @@ void RoutingCollector::add(const plan::Plan& plan) {
     std::vector<std::int64_t> expert_rows(static_cast<std::size_t>(scenario_.model.moe.experts), 0);
     for (std::int64_t mb = 0; mb < scenario_.microbatches(); ++mb) {
       for (std::int64_t group = 0; group < plan.groups_per_stage(); ++group) {
-        const auto& decision = plan.decision(static_cast<std::int64_t>(l), mb, group);
+        const std::size_t number = plan.decision_number(static_cast<std::int64_t>(l), mb, group);
+        const auto& decision = plan.decisions[number];
         auto& chunks = layer.chunks_by_microbatch[static_cast<std::size_t>(mb)];
         chunks = std::max(chunks, decision.chunks);
         ++layer.decisions_by_chunks[decision.chunks];
@@ -49,8 +50,10 @@ void RoutingCollector::add(const plan::Plan& plan) {
         for (const std::int32_t instances : decision.replicas) moved_bytes_ += instances * moved_by_instance(decision);
         for (std::int64_t member = 0; member < ep; ++member) {
           std::int64_t received = 0;
-          for (const auto& rows : decision.forward_rows) {
-            received += rows.received(member);
+          for (std::size_t chunk = 0; chunk < decision.forward_rows.size(); ++chunk) {
+            const auto& rows = decision.forward_rows[chunk];
+            received += plan.summed_rows(number, {plan::Rows::Kind::received, false, static_cast<std::int16_t>(chunk)},
+                                         member, false);
             const auto on = rows.rows_on(member);
             const std::int64_t first = rows.instance_begin[static_cast<std::size_t>(member)];
             for (std::size_t i = 0; i < on.size(); ++i)
