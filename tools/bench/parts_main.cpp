@@ -60,8 +60,16 @@ double peak_mib() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
+// Of all threads together: what the machine does besides does not count.
+double cpu_s() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto s = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  return s(usage.ru_utime) + s(usage.ru_stime);
+}
+
 struct Measured {
-  double median_s = 0, per_s = 0;
+  double median_s = 0, cpu_s = 0, per_s = 0;
 };
 
 Measured measure(const Part& part) {
@@ -69,27 +77,29 @@ Measured measure(const Part& part) {
   std::vector<double> seconds;
   std::int64_t count = 0;
   if (part.repeats > 1) run();  // warm
+  const double cpu_before_s = cpu_s();
   for (int i = 0; i < part.repeats; ++i) {
     const auto start = std::chrono::steady_clock::now();
     count = run();
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   std::sort(seconds.begin(), seconds.end());
-  const double median = seconds[seconds.size() / 2];
-  return {median, median > 0 ? static_cast<double>(count) / median : 0};
+  const double median = seconds[seconds.size() / 2], cpu = (cpu_s() - cpu_before_s) / part.repeats;
+  return {median, cpu, cpu > 0 ? static_cast<double>(count) / cpu : 0};
 }
 
 int seconds(const Arguments& arguments, const std::vector<Part>& parts) {
   auto baseline = read_baseline(arguments.baseline);
   bool missed = false;
-  std::printf("%-55s %11s %11s %11s %12s %9s\n", "benchmark", "median s", "target s", "baseline s", "ops/s", "MiB");
+  std::printf("%-55s %11s %11s %11s %11s %14s %9s\n", "benchmark", "median s", "target s", "baseline s", "CPU s",
+              "ops/CPU s", "MiB");
   for (const Part& part : parts) {
     if (part.name.find(arguments.only) == std::string::npos) continue;
     const Measured m = measure(part);
     const auto before = baseline.find(part.name);
     const bool late = (part.target_s > 0 && m.median_s > part.target_s) || (part.per_s > 0 && m.per_s < part.per_s);
-    std::printf("%-55s %11.6f %11.6f %11.6f %12.3g %9.0f%s\n", part.name.c_str(), m.median_s, part.target_s,
-                before == baseline.end() ? 0 : before->second, m.per_s, peak_mib(), late ? "  missed" : "");
+    std::printf("%-55s %11.6f %11.6f %11.6f %11.6f %14.3g %9.0f%s\n", part.name.c_str(), m.median_s, part.target_s,
+                before == baseline.end() ? 0 : before->second, m.cpu_s, m.per_s, peak_mib(), late ? "  missed" : "");
     std::fflush(stdout);
     missed = missed || late;
     baseline[part.name] = m.median_s;
