@@ -31,10 +31,12 @@ struct Partition {
   std::int64_t meetings = 0;  // of groups that do not, so far
 };
 
-// Transfers over one border in one direction, in order: the sender goes on at once, the receiver waits.
+// Transfers over one border in one direction, in order. The sender goes on at once; the receiver waits, now or where it
+// joins what it posted.
 struct Channel {
-  std::deque<Times> posted;  // when each could start for all that the sender knows, but for those before it
-  Times sent_ps;             // end of the last transfer
+  std::deque<Times> sent, received;   // when each could start for all that this side knows, but for those before it
+  Times end_ps;                       // of the last transfer that both sides have come to
+  std::int64_t posted = 0, done = 0;  // receives so far, and transfers
   std::int64_t waiting_row = -1;
   Times duration_ps;  // by member, of transfers of `bytes`
   std::int64_t bytes = -1;
@@ -47,6 +49,7 @@ struct Row {
   std::size_t visit = 0, piece = 0;  // next
   Times host_ps, chain_ps, ready_ps;
   // Sums, as in PartsPs.
+  Times received_run_ps;  // of receives posted ahead, since an op last waited for one
   Times host_wait_ps, imbalance_ps, bubble_ps, exposed_ep_ps, exposed_tp_ps, exposed_dp_ps, exposed_pp_ps;
   std::map<topology::GroupKind, Partition> partitions;
   std::unique_ptr<PieceTables> tables;
@@ -100,9 +103,9 @@ class Lockstep {
     const std::int64_t stage_size = plan_.scenario->layout.stage_size();
     row.first = folded ? static_cast<std::int64_t>(r) * stage_size
                        : static_cast<std::int64_t>(r) * static_cast<std::int64_t>(members_);
-    for (Times* times :
-         {&row.host_ps, &row.chain_ps, &row.ready_ps, &row.host_wait_ps, &row.imbalance_ps, &row.bubble_ps,
-          &row.exposed_ep_ps, &row.exposed_tp_ps, &row.exposed_dp_ps, &row.exposed_pp_ps, &row.start_ps, &row.end_ps})
+    for (Times* times : {&row.host_ps, &row.chain_ps, &row.ready_ps, &row.received_run_ps, &row.host_wait_ps,
+                         &row.imbalance_ps, &row.bubble_ps, &row.exposed_ep_ps, &row.exposed_tp_ps, &row.exposed_dp_ps,
+                         &row.exposed_pp_ps, &row.start_ps, &row.end_ps})
       times->assign(members_, 0);
     row.tables = std::make_unique<PieceTables>(plan_, costs_, row.first, members_);
   }
@@ -130,6 +133,12 @@ class Lockstep {
             break;
           case Piece::Kind::receive:
             if (!receive(r, piece)) return;
+            break;
+          case Piece::Kind::post:
+            post(r, piece);
+            break;
+          case Piece::Kind::join:
+            if (!join(r, piece, visit)) return;
             break;
           case Piece::Kind::meet:
             if (!meet(r, piece, visit)) return;
@@ -188,58 +197,114 @@ class Lockstep {
     check_length(longest_ps);
   }
 
-  std::size_t channel_of(std::size_t r, const plan::Op& op, Flow flow, bool sends) const {
+  std::size_t channel_of(std::size_t r, Flow flow, bool sends) const {
     const bool earlier = sends == flow.towards_next();
     const auto rows = static_cast<std::int64_t>(rows_.size()), own = static_cast<std::int64_t>(r);
     // Virtual stages wrap round: the first stage receives from the last.
     const std::int64_t before = own >= rows_of_stage_ ? own - rows_of_stage_ : own + rows - rows_of_stage_;
-    (void)op;
     return static_cast<std::size_t>(flow.number() * rows + (earlier ? own : before));
   }
 
   void send(std::size_t r, const Piece& piece) {
     Row& row = rows_[r];
     issue(row, piece);
-    Channel& channel = channels_[channel_of(r, *piece.op, flow_of(*piece.op), true)];
-    channel.posted.push_back(row.ready_ps);
-    if (channel.waiting_row >= 0) {
-      ready_.push_back(static_cast<std::size_t>(channel.waiting_row));
-      channel.waiting_row = -1;
+    const Flow flow = flow_of(*piece.op);
+    const std::size_t number = channel_of(r, flow, true);
+    Channel& channel = channels_[number];
+    if (channel.bytes != piece.op->size.bytes) price(channel, number, *piece.op, flow);
+    channel.sent.push_back(row.ready_ps);
+    transfer(channel);
+    if (channel.waiting_row < 0) return;
+    ready_.push_back(static_cast<std::size_t>(channel.waiting_row));
+    channel.waiting_row = -1;
+  }
+
+  // Transfers that both sides have come to.
+  static void transfer(Channel& channel) {
+    while (!channel.sent.empty() && !channel.received.empty()) {
+      const Times &sent = channel.sent.front(), &received = channel.received.front();
+      for (std::size_t i = 0; i < sent.size(); ++i)
+        channel.end_ps[i] = std::max({sent[i], received[i], channel.end_ps[i]}) + channel.duration_ps[i];
+      channel.sent.pop_front();
+      channel.received.pop_front();
+      ++channel.done;
     }
+  }
+
+  // The receiver's side of the next transfer.
+  Channel& come_to(std::size_t r, const plan::Op& op, const Times& ready_ps) {
+    const Flow flow = flow_of(op);
+    const std::size_t number = channel_of(r, flow, false);
+    Channel& channel = channels_[number];
+    if (channel.bytes != op.size.bytes) price(channel, number, op, flow);
+    channel.received.push_back(ready_ps);
+    ++channel.posted;
+    transfer(channel);
+    return channel;
+  }
+
+  bool over(Channel& channel, std::size_t r) const {
+    if (channel.done == channel.posted) return true;
+    channel.waiting_row = static_cast<std::int64_t>(r);
+    return false;
   }
 
   bool receive(std::size_t r, const Piece& piece) {
     Row& row = rows_[r];
+    const bool first_time = !row.issued;
     issue(row, piece);
-    const Flow flow = flow_of(*piece.op);
-    const std::size_t number = channel_of(r, *piece.op, flow, false);
-    Channel& channel = channels_[number];
-    if (channel.posted.empty()) {
-      channel.waiting_row = static_cast<std::int64_t>(r);
-      return false;
-    }
-    if (channel.bytes != piece.op->size.bytes) price(channel, number, r, *piece.op, flow);
-    const Times& posted = channel.posted.front();
+    Channel& channel =
+        first_time ? come_to(r, *piece.op, row.ready_ps) : channels_[channel_of(r, flow_of(*piece.op), false)];
+    if (!over(channel, r)) return false;
     for (std::size_t i = 0; i < row.members; ++i) {
-      const std::int64_t start_ps = std::max({posted[i], channel.sent_ps[i], row.ready_ps[i]});
-      row.bubble_ps[i] += start_ps - row.ready_ps[i];
+      row.bubble_ps[i] += channel.end_ps[i] - channel.duration_ps[i] - row.ready_ps[i];
       row.exposed_pp_ps[i] += channel.duration_ps[i];
-      channel.sent_ps[i] = row.end_ps[i] = start_ps + channel.duration_ps[i];
     }
-    channel.posted.pop_front();
+    row.end_ps = channel.end_ps;
     end_of_meeting(row, piece);
     return true;
   }
 
-  void price(Channel& channel, std::size_t number, std::size_t receiver, const plan::Op& op, Flow flow) {
-    // The border is named after its row on the earlier stage; the other one is the receiver, or sends to it.
-    const std::size_t border = number % rows_.size();
-    const std::size_t sender = flow.towards_next() ? border : other_end(border);
+  // A receive that needs nothing of this rank but its host, and that the row goes on beside.
+  void post(std::size_t r, const Piece& piece) {
+    Row& row = rows_[r];
+    for (std::size_t i = 0; i < row.members; ++i) row.host_ps[i] += piece.issue_ps;
+    const Channel& channel = come_to(r, *piece.op, row.host_ps);
+    for (std::size_t i = 0; i < row.members; ++i) row.received_run_ps[i] += channel.duration_ps[i];
+  }
+
+  // Waits for the receives posted on a stream: their run shows last, the wait for the neighbour first.
+  bool join(std::size_t r, const Piece& piece, const plan::Visit& visit) {
+    Row& row = rows_[r];
+    const bool activations = piece.op->joins == plan::stream_bit(plan::Stream::receive_previous);
+    Channel& channel = channels_[channel_of(r, {activations, false}, false)];
+    if (!over(channel, r)) return false;
+    PieceTable& table = row.tables->of(piece, visit);
+    ++table.uses;
+    std::int64_t longest_ps = 0;
+    for (std::size_t i = 0; i < row.members; ++i) {
+      row.host_ps[i] += piece.issue_ps;
+      const std::int64_t from_ps = std::max(row.chain_ps[i], row.host_ps[i]);
+      const std::int64_t ready_ps = channel.posted > 0 ? std::max(from_ps, channel.end_ps[i]) : from_ps;
+      const std::int64_t run_ps = std::min(ready_ps - from_ps, row.received_run_ps[i]);
+      row.host_wait_ps[i] += from_ps - row.chain_ps[i];
+      row.exposed_pp_ps[i] += run_ps;
+      row.bubble_ps[i] += ready_ps - from_ps - run_ps;
+      row.received_run_ps[i] = 0;
+      row.chain_ps[i] = ready_ps + table.work_ps[0];
+      longest_ps = std::max(longest_ps, row.chain_ps[i]);
+    }
+    check_length(longest_ps);
+    return true;
+  }
+
+  void price(Channel& channel, std::size_t number, const plan::Op& op, Flow flow) {
+    const std::size_t border = number % rows_.size();  // named after its row on the earlier stage
     channel.bytes = op.size.bytes;
     channel.duration_ps.resize(members_);
-    channel.sent_ps.resize(members_, 0);
+    channel.end_ps.resize(members_, 0);
     for (std::size_t i = 0; i < members_; ++i) {
-      const std::int64_t a = rank(rows_[sender], i), b = rank(rows_[receiver], i);
+      const std::int64_t a = rank(rows_[border], i), b = rank(rows_[other_end(border)], i);
       const std::int64_t lower = std::min(a, b), upper = std::max(a, b);
       channel.duration_ps[i] =
           costs_.send_ps(op, flow.towards_next() ? lower : upper, flow.towards_next() ? upper : lower);
@@ -358,10 +423,10 @@ class Lockstep {
     std::int64_t last_ps = 0;
     for (std::size_t number = 0; number < channels_.size(); ++number) {
       const Channel& channel = channels_[number];
-      if (channel.sent_ps.empty()) continue;
+      if (channel.end_ps.empty()) continue;
       const std::size_t border = number % rows_.size(), flow = number / rows_.size();
       const bool towards_next = flow == 0 || flow == 3;  // Flow::number
-      if ((towards_next ? border : other_end(border)) == r) last_ps = std::max(last_ps, channel.sent_ps[member]);
+      if ((towards_next ? border : other_end(border)) == r) last_ps = std::max(last_ps, channel.end_ps[member]);
     }
     return last_ps;
   }

@@ -11,9 +11,10 @@
 namespace moeplan::engine {
 
 // A run of a block's ops that wait for nothing but what was before them on the same rank, or one op that meets other
-// ranks. Each waits for the one before it; sends run beside.
+// ranks. Each waits for the one before it; sends run beside, and so do receives that are posted ahead.
 struct Piece {
-  enum class Kind : std::uint8_t { local, meet, send, receive } kind = Kind::local;
+  // post: a receive that the row goes on beside; join: the op that waits for those posted so far.
+  enum class Kind : std::uint8_t { local, meet, send, receive, post, join } kind = Kind::local;
   bool by_rows = false;    // local: some op takes what the rows of the rank make it take
   bool host_sync = false;  // the host waits for the last op
   std::uint32_t first = 0, end = 0;

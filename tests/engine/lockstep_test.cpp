@@ -92,22 +92,26 @@ TEST_CASE("every schedule agrees, whether its transfers wrap round or its microb
   CHECK(by_rows >= 8);  // at least the first two
 }
 
-TEST_CASE("virtual stages and every kind of group agree") {
+TEST_CASE("virtual stages, transfers posted ahead and every kind of group agree") {
   for (const char* routing : {"lognormal: { sigma: 0.5 }", "balanced: true"})
     for (const char* layout : {"{ pp: 2, vpp: 2, ep: 2 }", "{ pp: 4, ep: 2 }", "{ tp: 2, cp: 2, ep: 4 }",
-                               "{ tp: 2, ep: 2, etp: 2 }", "{ tp: 4, ep: 2, pp: 2 }", "{ cp: 2, ep: 8 }"}) {
-      CAPTURE(layout);
-      CAPTURE(routing);
-      // Where MXFP8 is, tensor parallel exchanges do not run beside products by default.
-      const std::string text = std::string("model: tiny-mla\ncluster: { hardware: b200-sxm, gpus: 8 }\nparallel: ") +
-                               layout +
-                               "\ntraining: { micro_batch_size: 2, global_batch_size: 64, seq_length: 4096 }\n"
-                               "routing: { " +
-                               routing + " }\n";
-      const auto plan = plan::make_plan(test::scenario_from(text), 0, 1);
-      CHECK(engine::run_lockstep(plan).has_value());
-      check_equal(plan);
-    }
+                               "{ tp: 2, ep: 2, etp: 2 }", "{ tp: 4, ep: 2, pp: 2 }", "{ cp: 2, ep: 8 }"})
+      for (const char* ahead : {"", ", overlap_p2p_comm: true", ", overlap_p2p_comm: false"}) {
+        if (ahead[0] != 0 && std::string(layout).find("pp") == std::string::npos) continue;
+        CAPTURE(ahead);
+        CAPTURE(layout);
+        CAPTURE(routing);
+        // Where MXFP8 is, tensor parallel exchanges do not run beside products by default.
+        const std::string text = std::string("model: tiny-mla\ncluster: { hardware: b200-sxm, gpus: 8 }\nparallel: ") +
+                                 layout + "\ntraining: { micro_batch_size: 2, global_batch_size: 64, seq_length: 4096" +
+                                 ahead +
+                                 " }\n"
+                                 "routing: { " +
+                                 routing + " }\n";
+        const auto plan = plan::make_plan(test::scenario_from(text), 0, 1);
+        CHECK(engine::run_lockstep(plan).has_value());
+        check_equal(plan);
+      }
 }
 
 TEST_CASE("a plan with ops beside others is left to the evaluation op by op") {
