@@ -53,8 +53,8 @@ class Mapper {
       sections += (this->*section)();
     }
     if (!result_.faults.empty() || !result_.missing.empty()) return std::move(result_);
-    result_.yaml =
-        head() + model() + fmt::format("cluster: {{ hardware: {}, gpus: {} }}\n", run_.gpu, *run_.gpus) + sections;
+    result_.yaml = head() + model() +
+                   fmt::format("cluster: {{ hardware: {}, gpus: {}{} }}\n", run_.gpu, *run_.gpus, library()) + sections;
     return std::move(result_);
   }
 
@@ -110,6 +110,9 @@ class Mapper {
              ": simulated as megatron");
     }
   }
+
+  // NeMo Automodel runs Transformer Engine's attention where torchtitan runs PyTorch's own.
+  std::string library() const { return run_.framework == "automodel" ? ", kernel_library: none" : ""; }
 
   std::int64_t stages() const { return run_.pp.value_or(1) * run_.vpp.value_or(1); }
 
