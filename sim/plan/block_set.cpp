@@ -69,7 +69,7 @@ Block BlockSet::finished(Block block, const BlockParameters& parameters, Variant
   if (scenario.dispatch.delay_wgrad) delay_expert_wgrads(block);
   if (scenario.recompute.granularity != scenario::RecomputeGranularity::full || scenario.recompute.uniform_layers == 1)
     offload_activations(block, scenario);
-  divide_parameters(block, scenario, parameters);
+  divide_parameters(block, scenario, parameters, variant.edge);
   if (variant.split) split_backward(block);
   overlap_tensor_parallel(block, scenario);
   if (variant.edge) overlap_step_edges(block, scenario, parameters);

@@ -278,6 +278,12 @@ class Mapper {
   // rungs of Primus' optimisation ladder before "+loss fusion" are called "base".
   void loss_fusion(Section& section) {
     if (notes_say("fused cross-entropy yes")) return;
+    // Its float8 products need torch.compile, which since 2025 takes the loss too.
+    if (torchtitan_ && run_.release >= "2025" && run_.precision.starts_with("fp8")) {
+      section.add("cross_entropy_loss_fusion", "true");
+      assume("cross-entropy: compiled, as torchtitan does with float8 products from 2025 on");
+      return;
+    }
     if (from("Megatron-Bridge")) {
       section.add("cross_entropy_fusion_impl", "te");
       assume("cross-entropy: Transformer Engine's, in place, as recipes of Megatron-Bridge set it");
@@ -306,7 +312,11 @@ class Mapper {
     if (run_.sharding.empty()) assume("sharding: " + usual);
     const std::string sharding = run_.sharding.empty() ? usual : run_.sharding;
     if (sharding != "zero1") section.add("sharding", sharding);
-    if (run_.shard_group && !is_whole_group(*run_.shard_group)) section.add("shard_group", *run_.shard_group);
+    // torchtitan divides over its context-parallel ranks too: its data_parallel_shard_degree counts without them.
+    if (run_.shard_group) {
+      const std::int64_t ranks = *run_.shard_group * (torchtitan_ ? run_.cp.value_or(1) : 1);
+      if (!is_whole_group(ranks)) section.add("shard_group", ranks);
+    }
     const std::string gradients = recipe_type(run_.main_grads_dtype, "main_grads_dtype", from("Megatron-Bridge"));
     if (gradients != "fp32") section.add("main_grads_dtype", gradients);
     // Recipes of models with DeepSeek-V3's layers.
@@ -339,6 +349,10 @@ class Mapper {
   std::string memory() {
     Section section("memory");
     if (run_.recompute.empty()) assume("recompute: none");
+    if (is_test()) {
+      section.add("cublas_workspace_config", "\":4096:8\"");
+      assume("CUBLAS_WORKSPACE_CONFIG: :4096:8, as Megatron's functional tests set it");
+    }
     const std::vector<std::string>& modules = run_.recompute_modules;
     const auto has = [&](const char* word) { return std::find(modules.begin(), modules.end(), word) != modules.end(); };
     const bool method = has("uniform") || has("block");

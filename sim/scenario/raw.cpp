@@ -131,7 +131,8 @@ void read_training(config::Reader reader, Raw& raw) {
   raw.training.precision =
       static_cast<Precision>(supported_choice(reader, "precision", precision_names(), later_precisions, 0));
   raw.training.framework = static_cast<Framework>(reader.choice_or("framework", framework_names(), 0));
-  raw.training.fused_cross_entropy = reader.flag_or("cross_entropy_loss_fusion", true);
+  raw.memory.expandable_segments = raw.training.framework == Framework::torchtitan;  // its run_train.sh
+  raw.training.fused_cross_entropy = reader.flag_or("cross_entropy_loss_fusion", raw.training.framework != Framework::torchtitan);
   const std::array<std::string, 2> impls = {"native", "te"};
   raw.training.in_place_cross_entropy = reader.choice_or("cross_entropy_fusion_impl", impls, 0) == 1;
   if (raw.training.in_place_cross_entropy && !raw.training.fused_cross_entropy) {
