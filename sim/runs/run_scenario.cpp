@@ -370,6 +370,11 @@ class Mapper {
     return ranks == *run_.gpus / others;
   }
 
+  // A peak over all iterations of one of Megatron's tests, which train a new model for 50 to 100.
+  bool cumulative() const {
+    return moe_ && run_.routing == "natural" && is_test() && run_.memory_scope.find("cumulative") != std::string::npos;
+  }
+
   std::string memory() {
     Section section("memory");
     if (run_.recompute.empty()) assume("recompute: none");
@@ -463,6 +468,15 @@ class Mapper {
     }
     if (run_.routing == "dense") fault("routing", "a model with experts routes, got 'dense'");
     if (run_.routing == "natural" || run_.routing == "drop") {
+      if (cumulative()) {
+        result_.iterations = kDraws;
+        assume(
+            fmt::format("routing: log-normal shares with sigma {}, drawn anew in each of {} iterations (--iterations "
+                        "{}): the peak is "
+                        "that of a whole run of a new model, whose router has not settled",
+                        kNaturalSigma, kDraws, kDraws));
+        return fmt::format("routing: {{ lognormal: {{ sigma: {}, seed: 1, draws: {} }} }}\n", kNaturalSigma, kDraws);
+      }
       const double sigma = model_.arch.moe.experts <= kFewExperts ? kFewExpertsSigma : kNaturalSigma;
       assume(
           fmt::format("routing: log-normal shares with sigma {}, the level of training with an auxiliary loss", sigma));

@@ -121,6 +121,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"routing.lognormal", {}, true},
     {"routing.lognormal.sigma"},
     {"routing.lognormal.seed"},
+    {"routing.lognormal.draws"},
     {"routing.preset"},
 });
 

@@ -74,6 +74,19 @@ TEST_CASE("expandable segments are off unless stated, but on under torchtitan: s
   CHECK(stated.training.fused_cross_entropy);
 }
 
+TEST_CASE("transfers between stages are posted ahead where Megatron does: with virtual stages") {
+  const auto ahead = [](const std::string& parallel, const std::string& training = "") {
+    return resolve("model: qwen3-30b-a3b\ncluster: { hardware: h100-sxm, gpus: 8 }\nparallel: " + parallel +
+                   "\ntraining: { mbs: 1, gbs: 8, seq: 256" + training + " }\nrouting: { balanced: true }\n")
+        .training.overlap_p2p_comm;
+  };
+  CHECK(ahead("{ pp: 2, vpp: 2 }"));
+  CHECK_FALSE(ahead("{ pp: 2 }"));
+  CHECK_FALSE(ahead("{ pp: 2, vpp: 2 }", ", overlap_p2p_comm: false"));
+  CHECK(ahead("{ pp: 2 }", ", overlap_p2p_comm: true"));
+  CHECK_FALSE(ahead("{ pp: 2, vpp: 2 }", ", framework: torchtitan"));
+}
+
 TEST_CASE("CUBLAS_WORKSPACE_CONFIG becomes bytes, or a fault that shows its form") {
   const auto bytes = [](const char* text) {
     return resolve(kSmall, {{"memory.cublas_workspace_config", text}}).memory.cublas_workspace_bytes;
