@@ -77,6 +77,14 @@ Monitor::~Monitor() {
   dlclose(library_);
 }
 
+MemoryReading Monitor::memory() const {
+  struct Memory {
+    unsigned long long total, free, used;
+  } memory{};
+  if (device_ == nullptr || !call(library_, "nvmlDeviceGetMemoryInfo", device_, &memory)) return {};
+  return {memory.total, memory.used};
+}
+
 Reading Monitor::read() const {
   Reading reading;
   if (device_ == nullptr) return reading;

@@ -15,6 +15,11 @@ struct Reading {
   std::uint64_t slowdown = 0;  // bits of NVML's reasons for clocks below the highest
 };
 
+// Of the device, as nvidia-smi counts it; 0: not told.
+struct MemoryReading {
+  std::uint64_t total_bytes = 0, used_bytes = 0;
+};
+
 // Names of the bits, without those that mean no load: "power cap", "thermal", ...
 std::vector<std::string> slowdown_names(std::uint64_t bits);
 // Whether the bits hold a cause that makes timings slower than the part can be: power brake, thermal, a clock that
@@ -29,6 +34,7 @@ class Monitor {
   Monitor& operator=(const Monitor&) = delete;
 
   Reading read() const;
+  MemoryReading memory() const;
   bool available() const { return device_ != nullptr; }
   const std::string& reason() const { return reason_; }  // why it is not
   const std::string& driver() const { return driver_; }  // "580.95.05"; empty: not told
