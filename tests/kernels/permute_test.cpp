@@ -69,13 +69,18 @@ TEST_CASE("a token none of whose pairs has a row becomes zero") {
 TEST_CASE("values of rows come back to their pairs, on both sides of a block of threads") {
   for (const std::int64_t pairs : {1, 255, 256, 257}) {
     Data<std::int64_t> row_of_pair(at(pairs));
+    Data<std::int32_t> narrow;
     for (std::int64_t p = 0; p < pairs; ++p) row_of_pair[at(p)] = p == 0 ? -1 : pairs - 1 - p;
+    for (const std::int64_t row : row_of_pair) narrow.push_back(static_cast<std::int32_t>(row));
     const Data<float> values = floats(pairs, 9);
     const Data<float> result = in_both_orders([&](Order order) {
       Data<float> out(at(pairs), 7);
-      run_on_host(GatherPairs{values.data(), row_of_pair.data(), out.data(), pairs}, order);
+      run_on_host(GatherPairs<std::int64_t>{values.data(), row_of_pair.data(), out.data(), pairs}, order);
       return out;
     });
+    Data<float> same(at(pairs), 7);
+    run_on_host(GatherPairs<std::int32_t>{values.data(), narrow.data(), same.data(), pairs});
+    CHECK(same_bits(same, result));
     CHECK(result[0] == 0);
     for (std::int64_t p = 1; p < pairs; ++p) REQUIRE(result[at(p)] == values[at(pairs - 1 - p)]);
   }

@@ -67,12 +67,13 @@ struct Unpermute {
 };
 
 // One value a row back to its pair (0 for a pair without a row): the gradients of the router's weights.
+template <class Index>
 struct GatherPairs {
   static constexpr int kThreads = 256;
   using Shared = NoShared;
-  const float* row_values;          // [rows]
-  const std::int64_t* row_of_pair;  // [pairs]
-  float* pair_values;               // [pairs]
+  const float* row_values;   // [rows]
+  const Index* row_of_pair;  // [pairs]
+  float* pair_values;        // [pairs]
   std::int64_t pairs;
 
   MOEPLAN_HD Grid grid() const { return {blocks_for(pairs, kThreads), 1}; }
