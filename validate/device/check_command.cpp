@@ -115,6 +115,8 @@ int check_command(const std::vector<std::string>& words) {
       copied_wrong([&](void* to, const void* from, std::size_t bytes) { launch_copy(to, from, bytes, 3, stream); },
                    stream),
       0);
+  // Rounding of bf16 once more or less: 2^-8 of the largest.
+  for (const KernelCheck& kernel : check_memory_operations(stream)) checks.add(kernel.what, kernel.error, 4e-3);
   writer.finish();
   if (checks.failed() > 0) std::cerr << "error: " << checks.failed() << " checks failed\n";
   return checks.failed() > 0 ? 1 : 0;

@@ -74,6 +74,14 @@ void measure_memory_operations(Run& run, const Budget& budget);
 void measure_overlap(Run& run, const Budget& budget);
 void measure_sustained(Run& run, double seconds);
 
+// Kernels of validate/kernels on the device against the same bodies on the host: largest difference over the largest
+// result.
+struct KernelCheck {
+  std::string what;
+  double error = 0;
+};
+std::vector<KernelCheck> check_memory_operations(cudaStream_t stream);
+
 // Commands: the words after their name. They return the exit status.
 int probe_command(const std::vector<std::string>& words);
 int check_command(const std::vector<std::string>& words);
