@@ -204,22 +204,27 @@ void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
                                    "  moeplan validate runs.csv\n"
                                    "  moeplan validate runs.csv --filter gpu=h100-sxm --filter use=mem --json -\n"
                                    "  moeplan validate --operators gemm.csv --filter gpu=H200-SXM\n"
+                                   "  moeplan validate --layer layers.jsonl --hardware my-h200.yaml\n"
                                    "Exit status: 0 done, 1 some rows are wrong, 2 the table is.");
   validate.add_option("RUNS", arguments.input, "Table of measured runs, as CSV (docs/runs.md)")->required();
   CLI::Option* operators = validate.add_flag("--operators", arguments.operators,
                                              "The table holds timed operations, as CSV or JSON lines "
                                              "(docs/operators.md)");
+  CLI::Option* layer = validate.add_flag(
+      "--layer", arguments.layer, "The table holds runs of whole layers, by moeplan-device (docs/calibration.md)");
+  layer->excludes(operators);
   validate
       .add_option("--hardware", arguments.operators_hardware,
-                  "With --operators: predict every row from this profile (default: the one that its gpu names)")
-      ->type_name("ID")
-      ->needs(operators);
+                  "With --operators or --layer: predict every row from this profile (default: the one that its gpu "
+                  "names)")
+      ->type_name("ID");
   validate.add_option("--filter", texts.filters, "Only rows whose cell in COLUMN is VALUE (repeatable)")
       ->type_name("COLUMN=VALUE")
       ->allow_extra_args(false);
   validate.add_option("--markdown", arguments.markdown, "Also write the report as Markdown (docs/validation.md)")
       ->type_name("FILE")
-      ->excludes(operators);
+      ->excludes(operators)
+      ->excludes(layer);
   add_data_option(validate, arguments);
   add_output_options(validate, arguments);
   validate
@@ -463,6 +468,10 @@ void finish(const Texts& texts, Arguments& arguments) {
   if (arguments.command == Command::trace_info) {
     collect([&] { arguments.ep = parse_integers(texts.ep, "--ep", kMostRanks); });
   }
+  if (!arguments.operators_hardware.empty() && !arguments.operators && !arguments.layer)
+    faults.add({"--hardware", 0, 0, {}}, "goes with --operators or --layer: measured runs name their own");
+  if (arguments.layer && !arguments.filters.empty())
+    faults.add({"--filter", 0, 0, {}}, "goes with tables of rows, not with --layer");
   if (arguments.threads < 0 || arguments.threads > 4096) {
     faults.add({"--threads", 0, 0, {}}, "expected an integer from 0 to 4096, got " + std::to_string(arguments.threads));
   }

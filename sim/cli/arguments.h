@@ -57,6 +57,7 @@ struct Arguments {
   std::string id;                                            // import runs: the row, "" to list all
   std::vector<std::pair<std::string, std::string>> filters;  // validate: (column, value)
   bool operators = false;                                    // validate: the input holds timed operations
+  bool layer = false;                                        // validate: or runs of whole layers
   std::vector<std::string> tables;                           // calibrate fit: files of timed operations
   // calibrate fit: the profile to start from, "" for the one that the rows name; the library that values go to, "" for
   // the profile itself; write a poor fit, too

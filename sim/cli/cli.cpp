@@ -39,6 +39,7 @@ int dispatch(const Context& context) {
     case Command::calibrate_fit:
       return calibrate_fit_command(context);
     case Command::validate:
+      if (context.arguments.layer) return validate_layer_command(context);
       return context.arguments.operators ? validate_operators_command(context) : validate_command(context);
   }
   return 3;

@@ -9,6 +9,7 @@
 #include "search/evaluate.h"
 #include "search/explain.h"
 #include "search/memory_timeline.h"
+#include "search/layer_runs.h"
 #include "search/operators.h"
 #include "search/sweep.h"
 #include "search/validate.h"
@@ -54,6 +55,9 @@ std::string validate_markdown(const search::Validation& validation);
 std::string calibrate_text(const calibrate::Fit& fit);
 std::string calibrate_json(const calibrate::Fit& fit);
 
+// validate --layer.
+std::string layers_text(const search::LayerValidation& validation);
+std::string layers_json(const search::LayerValidation& validation);
 // validate --operators.
 std::string operators_text(const search::OperatorValidation& validation);
 std::string operators_json(const search::OperatorValidation& validation);
