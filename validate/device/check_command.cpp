@@ -5,6 +5,7 @@
 #include "basic_kernels.h"
 #include "fill.h"
 #include "grouped_product.h"
+#include "layer.h"
 #include "options.h"
 #include "run.h"
 
@@ -117,6 +118,8 @@ int check_command(const std::vector<std::string>& words) {
       0);
   // Rounding of bf16 once more or less: 2^-8 of the largest.
   for (const KernelCheck& kernel : check_memory_operations(stream)) checks.add(kernel.what, kernel.error, 4e-3);
+  // Several roundings to bf16 lie one behind the other, and sums in two orders may round to neighbours.
+  for (const KernelCheck& layer : check_layers(stream)) checks.add(layer.what, layer.error, 2e-2);
   writer.finish();
   if (checks.failed() > 0) std::cerr << "error: " << checks.failed() << " checks failed\n";
   return checks.failed() > 0 ? 1 : 0;

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "check.h"
+#include "layer.h"
 #include "options.h"
 #include "run.h"
 
@@ -21,6 +22,7 @@ const std::vector<Command>& commands() {
       {"probe", "what the device is: sizes, clocks, memory that a context takes", probe_command},
       {"check", "products, copies and kernels against references", check_command},
       {"measure", "times of single operations for moeplan calibrate fit", measure_command},
+      {"layer", "whole MoE layers, forward and backward, for moeplan validate --layer", layer_command},
       {"collectives", "NCCL's collectives over all GPUs, and uneven all-to-alls", collectives_command}};
   return list;
 }

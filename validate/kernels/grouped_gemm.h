@@ -1,15 +1,10 @@
 #pragma once
 #include "kernels/bf16.h"
+#include "kernels/pass.h"
 
 // The products of the experts by tiles of 16 x 16, sums in fp32: what libraries are compared with, not a fast kernel.
 // Weights are [experts, n, k]; rows of an expert lie together, from offsets[e] to offsets[e + 1].
 namespace moeplan::kernels {
-
-enum class Pass {
-  forward,  // out [rows, n] = rows [rows, k] times weights transposed
-  dgrad,    // out [rows, k] = gradients [rows, n] times weights
-  wgrad     // out [n, k] += gradients [rows, n] transposed times rows [rows, k], fp32; an expert without rows is left
-};
 
 MOEPLAN_HD inline void store(Bf16& place, float value) { place = to_bf16(value); }
 MOEPLAN_HD inline void store(float& place, float value) { place += value; }
