@@ -111,6 +111,8 @@ void add_import_runs(CLI::App& app, Arguments& arguments) {
   runs.add_option("--id", arguments.id, "The row (default: lists every row with its status)")->type_name("ID");
   runs.add_option("-o,--output", arguments.out, "Write the result there instead of to standard output")
       ->type_name("FILE");
+  runs.add_option("--limit", arguments.options.limit, "Factor on the bound of work of a row (default 1)")
+      ->type_name("X");
   add_data_option(runs, arguments);
 }
 

@@ -21,7 +21,7 @@ struct ReservedReplay::Place {
 namespace {
 
 // Streams, as PyTorch's pools know them.
-constexpr int kCompute = 0, kGraphs = 1, kExchange = 2, kFromHost = 3, kToHost = 4;
+constexpr int kCompute = 0, kGraphs = 1, kExchange = 2, kFromHost = 3, kToHost = 4, kReduce = 5;
 // Launches that the driver queues before the host has to wait: no use of a tensor lies further back than that.
 constexpr std::int64_t kLaunchQueue = 1024;
 
@@ -58,7 +58,7 @@ ReservedReplay::ReservedReplay(const plan::Plan& plan, std::int64_t rank, const 
     : events_(events) {
   result_.rank = rank;
   result_.stage = plan.stage_of(rank);
-  lanes_.push_back(Lane{CachingAllocator(settings), {}, {}, false, {}, {}});
+  lanes_.push_back(Lane{CachingAllocator(settings), {}, {}, {}, false, {}, {}});
   hold(load_events(plan, rank), Phase::load);
 }
 
@@ -206,14 +206,31 @@ void ReservedReplay::hold(const std::vector<StaticEvent>& events, Phase phase, s
   }
 }
 
+void ReservedReplay::drop_of_step(Place place) {
+  place.phase = Phase::steady_iteration;
+  for (Lane& lane : lanes_) {
+    for (const auto& [key, made] : lane.of_step) {
+      const Held& held = made.held;
+      const std::int64_t address = lane.allocator.address_of(held.handle), bytes = lane.allocator.size_of(held.handle);
+      lane.allocator.release(held.handle);
+      if (events_ == nullptr || &lane != &lanes_.back()) continue;
+      const AllocatorStats& stats = lane.allocator.stats();
+      events_->push_back({MemoryEvent::Action::free, place.phase, place.iteration, -1, -1, made.name, made.kind,
+                          held.pool, bytes, address, stats.allocated, stats.reserved});
+    }
+    lane.of_step.clear();
+  }
+}
+
 std::int64_t ReservedReplay::run(const plan::Plan& plan) {
   const plan::Program& program = plan.program_of(result_.rank);
   const bool first = result_.iterations == 0;
   for (Lane& lane : lanes_)
     lane.frames.assign(static_cast<std::size_t>(program.slots * plan.scenario->microbatches()), {});
-  if (result_.iterations == 1) start_graphs(plan);
   Place place;
   place.iteration = result_.iterations;
+  drop_of_step(place);
+  if (result_.iterations == 1) start_graphs(plan);
   std::int64_t highest = 0;
   for (const plan::Visit& visit : program.visits) {
     ++place.visit;
@@ -238,6 +255,15 @@ std::int64_t ReservedReplay::run(const plan::Plan& plan) {
       for (const plan::TensorId id : op.allocates) {
         place.tensor = &block.tensors[id].name;
         place.kind = block.tensors[id].kind;
+        if (block.tensors[id].of_step) {
+          const std::pair key(visit.slot, id);
+          if (!lanes_.back().of_step.contains(key))
+            allocate(plan.bytes(block.tensors[id].size, visit, result_.rank), kReduce, place,
+                     [&](Lane& lane, const Held& held) {
+                       lane.of_step[key] = {held, *place.tensor, place.kind};
+                     });
+          continue;
+        }
         allocate(plan.bytes(block.tensors[id].size, visit, result_.rank), pool, place,
                  [&](Lane& lane, const Held& held) { lane.frames[frame][id] = held; });
       }

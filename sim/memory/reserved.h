@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -75,6 +76,12 @@ class ReservedReplay {
     int pool = 0;
   };
   using Handles = std::vector<Held>;
+  // A tensor of all microbatches, held until the next iteration begins.
+  struct OfStep {
+    Held held;
+    std::string name;
+    plan::TensorKind kind = plan::TensorKind::gradients;
+  };
   // A tensor that the program let go of and a stream beside still uses.
   struct Waiting {
     std::int64_t event = 0, launches = 0;  // by then
@@ -85,6 +92,7 @@ class ReservedReplay {
     CachingAllocator allocator;
     std::vector<Handles> frames;  // [microbatch * slots + slot][tensor]
     Handles statics;
+    std::map<std::pair<std::int32_t, plan::TensorId>, OfStep> of_step;  // by slot and tensor
     bool failed = false;
     std::array<std::int64_t, kPhases> reserved{}, allocated{};
   };
@@ -94,6 +102,7 @@ class ReservedReplay {
   void release(const Place& place, std::size_t frame, std::size_t tensor, bool waits);
   void complete_waiting(bool all);
   void tell(MemoryEvent::Action action, const Place& place, const Held& held);
+  void drop_of_step(Place place);
   void start_graphs(const plan::Plan& plan);
   void hold(const std::vector<StaticEvent>& events, Phase phase, std::int32_t visit = -1);
   void observe(Phase phase);

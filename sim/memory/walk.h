@@ -44,6 +44,8 @@ class Walk {
         std::vector<std::int64_t>().swap(frame);
       }
     }
+    for (const OfStep& one : of_step_) live_.bytes -= one.bytes;
+    of_step_.clear();
     MOEPLAN_CHECK(live_.bytes == 0, "transient memory is left at the end of the iteration");
   }
 
@@ -54,10 +56,26 @@ class Walk {
       for (std::size_t id = 0; id < frames_[f].size(); ++id)
         if (frames_[f][id] > 0)
           each(plan_.blocks[static_cast<std::size_t>(block_of_frame(f))].tensors[id], frames_[f][id]);
+    for (const OfStep& one : of_step_) each(*one.tensor, one.bytes);
   }
 
  private:
   static constexpr std::int64_t kDead = -1;
+  struct OfStep {
+    const plan::Tensor* tensor;
+    std::int64_t bytes;
+    std::int32_t slot;
+    plan::TensorId id;
+  };
+
+  void make_of_step(const plan::Block& block, const plan::Visit& visit, plan::TensorId id) {
+    for (const OfStep& one : of_step_)
+      if (one.slot == visit.slot && one.id == id) return;
+    const plan::Tensor& tensor = block.tensors[id];
+    of_step_.push_back({&tensor, allocation_bytes(plan_.bytes(tensor.size, visit, rank_)), visit.slot, id});
+    live_.bytes += of_step_.back().bytes;
+    live_.by_kind[static_cast<std::size_t>(tensor.kind)] += of_step_.back().bytes;
+  }
 
   // Copies of saved activations to host memory and back.
   void move(const plan::Op& op, const plan::Visit& visit) {
@@ -81,8 +99,12 @@ class Walk {
   }
   void allocate(const plan::Block& block, const plan::Visit& visit, std::vector<std::int64_t>& frame,
                 plan::TensorId id) {
-    MOEPLAN_CHECK(frame[id] == kDead, block.name + ": tensor is allocated twice: " + block.tensors[id].name);
     const plan::Tensor& tensor = block.tensors[id];
+    if (tensor.of_step) {
+      make_of_step(block, visit, id);
+      return;
+    }
+    MOEPLAN_CHECK(frame[id] == kDead, block.name + ": tensor is allocated twice: " + tensor.name);
     frame[id] = allocation_bytes(plan_.bytes(tensor.size, visit, rank_));
     live_.bytes += frame[id];
     live_.by_kind[static_cast<std::size_t>(tensor.kind)] += frame[id];
@@ -100,6 +122,7 @@ class Walk {
   std::int64_t rank_;
   const plan::Program& program_;
   std::vector<std::vector<std::int64_t>> frames_;
+  std::vector<OfStep> of_step_;
   Live live_;
 };
 

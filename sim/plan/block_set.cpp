@@ -7,11 +7,10 @@
 
 namespace moeplan::plan {
 
-bool holds_tied_gradient(const scenario::Scenario& scenario) {
+SharedMatrix shared_matrix(const scenario::Scenario& scenario) {
   const auto& model = scenario.model;
-  const bool whole = !schedule::find_schedule(scenario.training.schedule)->splits;  // one pass of autograd
-  return model.tied_embeddings && scenario.layout.pp == 1 && model.mtp_layers == 0 && !scenario.dispatch.overlap &&
-         whole;
+  if (schedule::find_schedule(scenario.training.schedule)->splits) return {};  // not one pass of autograd
+  return {model.mtp_layers > 0, model.tied_embeddings && scenario.layout.pp == 1 && !scenario.dispatch.overlap};
 }
 
 namespace {
@@ -40,14 +39,14 @@ void checkpoint(Block& block, bool first) {
   block.backward = {begins, ends};
 }
 
-void hold_tied_gradient(Block& block) {
+void hold_shared_gradient(Block& block) {
   const auto held = std::find_if(block.tensors.begin(), block.tensors.end(), [](const Tensor& tensor) {
     return tensor.name == "output layer returned weight gradient";
   });
   const auto id = static_cast<std::uint32_t>(held - block.tensors.begin());
   for (Op& op : block.backward) std::erase(op.frees, id);
   Op sum;
-  sum.name = "tied gradients are summed";
+  sum.name = "gradients of a shared matrix are summed";
   sum.launches = 0;
   sum.frees = {id};
   block.backward.push_back(sum);
@@ -69,7 +68,7 @@ Block BlockSet::finished(Block block, const BlockParameters& parameters, Variant
   if (scenario.dispatch.delay_wgrad) delay_expert_wgrads(block);
   if (scenario.recompute.granularity != scenario::RecomputeGranularity::full || scenario.recompute.uniform_layers == 1)
     offload_activations(block, scenario);
-  divide_parameters(block, scenario, parameters);
+  divide_parameters(block, scenario, parameters, variant.edge);
   if (variant.split) split_backward(block);
   overlap_tensor_parallel(block, scenario);
   if (variant.edge) overlap_step_edges(block, scenario, parameters);
@@ -113,7 +112,7 @@ std::int32_t BlockSet::embedding(Variant variant) {
 std::int32_t BlockSet::head(Variant variant) {
   return once({Kind::head, variant, {}, {}}, [&] {
     Block block = finished(make_head_block(*plan_.scenario, plan_.shape), {vocabulary_parameters(), 0}, variant);
-    if (holds_tied_gradient(*plan_.scenario) && !variant.split) hold_tied_gradient(block);
+    if (shared_matrix(*plan_.scenario).any() && !variant.split) hold_shared_gradient(block);
     return block;
   });
 }

@@ -10,9 +10,14 @@
 
 namespace moeplan::plan {
 
-// Whether a stage's embedding and output layer are one matrix whose gradient autograd sums before it hands it on: the
-// output layer's then stays until the embedding's backward, where the last op of the head's block drops it.
-bool holds_tied_gradient(const scenario::Scenario& scenario);
+// The output layer's matrix belongs to several blocks of a stage: the heads of MTP blocks, and an embedding that is tied
+// to it. Autograd sums their gradients before it hands them on: that of a head then stays until the last of them ran its
+// backward, where the last op of the head's block drops it.
+struct SharedMatrix {
+  bool heads = false, embedding = false;
+  bool any() const { return heads || embedding; }
+};
+SharedMatrix shared_matrix(const scenario::Scenario& scenario);
 
 
 // What sets two writings of the same layer apart; their tensors are the same.

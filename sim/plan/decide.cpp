@@ -167,7 +167,7 @@ void decide_all(Plan& plan, int threads) {
   const std::int64_t count = routed_layers(scenario) * scenario.microbatches() * plan.groups_per_stage();
   if (count == 0) return;
   const Decider decider(plan);
-  if (scenario.loads->same_every_time() && !scenario.policies.lrmoe && !scenario.policies.capacity) {
+  if (scenario.loads->same_in_iteration() && !scenario.policies.lrmoe && !scenario.policies.capacity) {
     decide_repeating(plan, decider);
     return;
   }

@@ -1,7 +1,9 @@
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "plan/blocks.h"
+#include "plan/eager_loss.h"
 #include "plan/linear_input.h"
 
 // The blocks at the ends of the network and at the borders of pipeline stages.
@@ -79,12 +81,9 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   const TensorId gathered = b.tensor(kind, "final norm output gathered", keeps_buffer ? 0 : t * shape.hidden * kD);
   const TensorId logits = b.tensor(kind, "logits (bf16)", logits_elements * kD);
   const bool in_place = scenario.training.in_place_cross_entropy;
-  const TensorId softmax = b.tensor(kind, "softmax (fp32)", in_place ? 0 : logits_elements * 4);
   const bool eager = !scenario.training.fused_cross_entropy;
   const bool titan = eager && scenario.training.framework == scenario::Framework::torchtitan;
-  const TensorId wide_logits = b.tensor(kind, "logits (fp32)", titan ? logits_elements * 4 : 0);
-  const TensorId grad_wide = b.tensor(kind, "logits gradient (fp32)", titan ? logits_elements * 4 : 0);
-  const TensorId grad_softmax = b.tensor(kind, "log-softmax gradient (fp32)", titan ? logits_elements * 4 : 0);
+  const TensorId softmax = b.tensor(kind, "softmax (fp32)", in_place || titan ? 0 : logits_elements * 4);
   // In place: the tensor of the logits holds their gradient since forward.
   const TensorId grad_logits = in_place ? logits : b.tensor(kind, "logits gradient (bf16)", logits_elements * kD);
   const TensorId grad_partial = b.tensor(kind, "final norm gradient partial", t * shape.hidden * kD);
@@ -94,6 +93,8 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   const TensorId dummy =
       b.tensor(TensorKind::workspace, "output layer returned weight gradient", v * shape.hidden * kD);
   Norm norm(b, "final norm", Family::loss, false);
+  std::optional<EagerLoss> titan_loss;
+  if (titan) titan_loss.emplace(b, shape, logits, grad_logits);
 
   b.into_forward();
   b.fixed("final input arrives", Family::loss, 0.0, 0, {x_in});
@@ -101,12 +102,8 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   if (tp) b.collective("output all-gather", kTp, cost::Collective::all_gather, t * shape.hidden * kD, {gathered});
   Op& output = b.gemm("output layer", Family::loss, {t, v, shape.hidden}, {logits});
   if (tp) output.frees.push_back(gathered);
-  if (titan) {
-    // cross_entropy(pred.float()): the fp32 copy dies with the bf16 logits once the log-softmax is there.
-    b.memory("logits to fp32", Family::loss, static_cast<double>(logits_elements * (kD + 4)), 1, {wide_logits},
-             {logits});
-    b.memory("cross-entropy", Family::loss, static_cast<double>(logits_elements * 3 * 4), 2, {softmax}, {wide_logits},
-             cost::MemoryAccess::loss);
+  if (titan_loss) {
+    titan_loss->forward();
   } else if (in_place) {
     b.memory("cross-entropy in place", Family::loss, static_cast<double>(logits_elements * 3 * kD), 2, {softmax}, {},
              cost::MemoryAccess::loss);
@@ -120,12 +117,8 @@ Block make_head_block(const scenario::Scenario& scenario, const Shape& shape) {
   if (tp) b.collective("cross-entropy all-reduce", kTp, cost::Collective::all_reduce, t * 3 * 4, {});
 
   b.into_backward();
-  if (titan) {
-    b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * 4), 2, {grad_softmax});
-    b.memory("log-softmax backward", Family::loss, static_cast<double>(logits_elements * 3 * 4), 1, {grad_wide},
-             {softmax, grad_softmax}, cost::MemoryAccess::loss);
-    b.memory("logits gradient to bf16", Family::loss, static_cast<double>(logits_elements * (4 + kD)), 1, {grad_logits},
-             {grad_wide});
+  if (titan_loss) {
+    titan_loss->backward();
   } else if (in_place) {  // scaled by the loss's own gradient
     b.memory("cross-entropy backward", Family::loss, static_cast<double>(logits_elements * 2 * kD), 1, {}, {softmax});
   } else {  // in place of the softmax, then its bf16 copy

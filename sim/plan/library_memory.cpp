@@ -50,12 +50,17 @@ bool has_moe(const scenario::Scenario& scenario, std::int64_t stage) {
 }  // namespace
 
 std::int64_t product_workspace_bytes(const scenario::Scenario& scenario, std::int64_t stage) {
-  const auto one = static_cast<std::int64_t>(scenario.hardware.overheads.workspace.value);
+  const auto& overheads = scenario.hardware.overheads;
+  const auto usual = static_cast<std::int64_t>(overheads.workspace.value);
+  const std::int64_t one = scenario.memory.cublas_workspace_bytes.value_or(usual);
   if (!megatron(scenario)) return one * kThreads;
+  const std::int64_t engine = overheads.transformer_engine_workspace
+                                  ? static_cast<std::int64_t>(overheads.transformer_engine_workspace->value)
+                                  : usual;
   const bool moe = has_moe(scenario, stage);
   const bool loss = scenario.stages.loss_on(stage) || scenario.stages.mtp_on(stage) > 0;
   const std::int64_t torch = moe || loss || scenario.training.unfused_attention ? kThreads : 0;
-  return one * (torch + 1 + (moe && scenario.dispatch.grouped_gemm ? kGroupedStreams : 0));
+  return one * torch + engine * (1 + (moe && scenario.dispatch.grouped_gemm ? kGroupedStreams : 0));
 }
 
 std::int64_t returned_gradient_bytes(const scenario::Scenario& scenario, std::int64_t stage) {

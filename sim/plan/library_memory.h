@@ -7,9 +7,10 @@
 // What libraries below the model allocate once and keep, inside PyTorch's allocator.
 namespace moeplan::plan {
 
-// Workspaces of matrix products, one of `overheads.workspace` bytes each: of PyTorch's own handles, which are one a
-// thread (forward, and autograd's for backward), where a stage multiplies by PyTorch: under Megatron router, output layer
-// and unfused attention. Then one of Transformer Engine, and four more for its grouped products, on four streams.
+// Workspaces of matrix products. Of `overheads.workspace` bytes, or as CUBLAS_WORKSPACE_CONFIG says: one of each of
+// PyTorch's own handles, which are one a thread (forward, and autograd's for backward), where a stage multiplies by
+// PyTorch: under Megatron router, output layer and unfused attention. Of `overheads.transformer_engine_workspace`
+// bytes: one of Transformer Engine, and four more for its grouped products, on four streams.
 std::int64_t product_workspace_bytes(const scenario::Scenario& scenario, std::int64_t stage);
 
 // Weight gradients are added to the gradient buffer by the product itself; autograd is handed an empty tensor in the

@@ -24,6 +24,8 @@ std::string_view tensor_kind_name(TensorKind kind) {
       return "workspace";
     case TensorKind::communication:
       return "communication";
+    case TensorKind::block_tails:
+      return "block_tails";
     case TensorKind::kCount:
       break;
   }

@@ -25,6 +25,7 @@ enum class TensorKind : std::uint8_t {
   logits_loss,
   workspace,
   communication,
+  block_tails,  // of no tensor: what blocks of the allocator hold beyond what was asked of them
   kCount
 };
 inline constexpr std::size_t kTensorKinds = static_cast<std::size_t>(TensorKind::kCount);
@@ -53,6 +54,8 @@ struct Tensor {
   TensorKind kind = TensorKind::activations_dense;
   std::string name;
   Size size;
+  // One for all microbatches: made by the first that asks for it, and there until the next iteration begins.
+  bool of_step = false;
 };
 
 enum class Stream : std::uint8_t {

@@ -138,6 +138,22 @@ Shards shards_of(const scenario::Scenario& scenario) {
   return {group, std::max<std::int64_t>(1, layout.edp() * group / replicas)};
 }
 
+namespace {
+
+bool torchtitan_shards(const scenario::Scenario& scenario) {
+  return scenario.optimizer.shards_parameters() && scenario.training.framework == scenario::Framework::torchtitan;
+}
+
+}  // namespace
+
+bool keeps_gathered(const scenario::Scenario& scenario) {
+  return torchtitan_shards(scenario) && scenario.layout.pp > 1;
+}
+
+bool makes_gradient_shards(const scenario::Scenario& scenario) {
+  return torchtitan_shards(scenario) && scenario.layout.pp == 1 && !scenario.memory.given_static_bytes;
+}
+
 StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stage) {
   StaticMemory memory;
   const auto& layout = scenario.layout;
@@ -158,8 +174,7 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
                                           base::ceil_div(p.experts, shards.experts * copies_held);
     const std::int64_t whole = p.dense + p.experts;
     // Torchtitan's shards are the fp32 masters themselves; the others keep a bf16 copy beside them.
-    const bool master_is_parameter =
-        optimizer.shards_parameters() && scenario.training.framework == scenario::Framework::torchtitan;
+    const bool master_is_parameter = torchtitan_shards(scenario);
     const std::int64_t copies = optimizer.shards_parameters() ? (master_is_parameter ? 0 : owned) : whole;
     const auto on_device = [&](std::int64_t bytes) {
       const auto host =
@@ -177,7 +192,12 @@ StaticMemory static_memory(const scenario::Scenario& scenario, std::int64_t stag
           static_cast<double>(owned) * static_cast<double>(linear) / static_cast<double>(whole));
       at(memory.load, TensorKind::parameters) += format.shard(owned_linear) - kD * owned_linear;
     }
-    at(memory.load, TensorKind::gradients) = optimizer.main_grad_bytes * (optimizer.shards_gradients() ? owned : whole);
+    if (keeps_gathered(scenario))
+      at(memory.load, TensorKind::parameters) += kD * (whole - linear) + format.whole(linear);
+    const std::int64_t summed = optimizer.shards_gradients() ? owned : whole;
+    at(memory.load, TensorKind::gradients) = keeps_gathered(scenario)          ? optimizer.reduce_bytes() * whole
+                                             : makes_gradient_shards(scenario) ? 0
+                                                                               : optimizer.main_grad_bytes * summed;
     at(memory.load, TensorKind::optimizer) = master_is_parameter ? 0 : on_device(optimizer.master_bytes * owned);
     at(memory.moments, TensorKind::optimizer) =
         on_device(optimizer.exp_avg_bytes * owned + optimizer.exp_avg_sq_bytes * (muon ? tensors.adam : owned));

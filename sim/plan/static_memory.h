@@ -29,6 +29,13 @@ struct Shards {
 };
 Shards shards_of(const scenario::Scenario& scenario);
 
+// torchtitan with sharded parameters. Of pipeline stages PyTorch keeps parameters gathered from the first microbatch to
+// the last, and adds whole gradients up in the type that is reduced; both travel once a step (_PipelineStageBase, FSDP2
+// without resharding and gradient synchronisation). Without pipeline stages gradient shards arise in backward, and go
+// when the next step begins (zero_grad).
+bool keeps_gathered(const scenario::Scenario& scenario);
+bool makes_gradient_shards(const scenario::Scenario& scenario);
+
 // Bytes by kind, and what lives outside PyTorch's allocator.
 struct StaticMemory {
   BytesByKind load{};     // after loading: parameters, gradients, fp32 masters, workspace (or the given static bytes)

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "plan/write_programs.h"
 
 namespace moeplan::plan {
@@ -17,16 +19,17 @@ std::vector<Segment> segments_of(const std::vector<Visit>& visits, const std::ve
     Visit part = visit;
     part.lane = lane;
     bool exchanging = false;
-    for (std::uint32_t o = visit.first_op; o < ops.size(); ++o) {
+    const auto end = std::min<std::uint32_t>(visit.end_op, static_cast<std::uint32_t>(ops.size()));
+    for (std::uint32_t o = visit.first_op; o < end; ++o) {
       if (exchanges(ops[o])) exchanging = true;
       // What runs beside an exchange is issued with it.
-      if (!exchanging || o + 1 == ops.size() || ops[o + 1].beside_exchange) continue;
+      if (!exchanging || o + 1 == end || ops[o + 1].beside_exchange) continue;
       exchanging = false;
       part.end_op = o + 1;
       segments.back().push_back(part);
       segments.emplace_back();
       part.first_op = o + 1;
-      part.end_op = Visit::kAllOps;
+      part.end_op = visit.end_op;
     }
     segments.back().push_back(part);
   }

@@ -162,14 +162,27 @@ class Writer {
     }
     if (forward) return visits;
     std::reverse(visits.begin(), visits.end());
-    if (holds_tied_gradient(*plan_.scenario) && !slot.split && !weights) {
-      Visit& head = visits.front();
-      Visit sum = head;
-      head.end_op = static_cast<std::uint32_t>(plan_.blocks[static_cast<std::size_t>(head.block)].backward.size() - 1);
-      sum.first_op = head.end_op;
-      visits.push_back(sum);
-    }
+    if (!slot.split && !weights) hold_gradients(visits);
     return visits;
+  }
+
+  // Backward of heads that share their matrix: their gradients stay until the last of them, or the embedding, is done.
+  void hold_gradients(std::vector<Visit>& visits) const {
+    const SharedMatrix shared = shared_matrix(*plan_.scenario);
+    if (!shared.any()) return;
+    std::vector<std::size_t> heads;
+    for (std::size_t i = 0; i < visits.size(); ++i)
+      if (plan_.blocks[static_cast<std::size_t>(visits[i].block)].name == "loss") heads.push_back(i);
+    if (heads.empty() || (heads.size() == 1 && !shared.embedding)) return;
+    std::vector<Visit> sums;
+    for (const std::size_t i : heads) {
+      Visit& head = visits[i];
+      sums.push_back(head);
+      head.end_op = static_cast<std::uint32_t>(plan_.blocks[static_cast<std::size_t>(head.block)].backward.size() - 1);
+      sums.back().first_op = head.end_op;
+    }
+    const std::size_t after = shared.embedding ? visits.size() : heads.back() + 1;
+    visits.insert(visits.begin() + static_cast<std::ptrdiff_t>(after), sums.begin(), sums.end());
   }
 
   static Visit visit_of(const schedule::Slot& slot, const Entry& entry, std::int64_t place) {

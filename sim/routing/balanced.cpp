@@ -26,7 +26,7 @@ class Balanced final : public LoadSource {
     rows_.pairs(0, slice.begin * shape_.micro_batch_size, slice.end * shape_.micro_batch_size, out);
   }
   bool has_weights() const override { return false; }
-  bool same_every_time() const override { return true; }
+  bool same_in_iteration() const override { return true; }
   Description describe() const override { return {"balanced", 0.0, {}}; }
 
  private:

@@ -46,8 +46,8 @@ class LoadSource {
   // The pairs themselves, in token order; `out` is replaced. Sources that know counts only make them up consistently with add_counts (the same k distinct experts a token).
   virtual void pairs(const TokenSlice& slice, std::int64_t layer, std::vector<Pair>& out) const = 0;
   virtual bool has_weights() const = 0;
-  // Whether slices of equal [begin, end) are equal in every iteration, microbatch and replica.
-  virtual bool same_every_time() const { return false; }
+  // Whether slices of equal [begin, end) are equal in every microbatch and replica of an iteration.
+  virtual bool same_in_iteration() const { return false; }
   struct Description {
     std::string source;      // "trace traces/law (8,327 tokens in 33 lines)", "balanced", "log-normal sigma 0.4, seed 1"
     double repeats = 0;      // how often each token of the trace is used in one step; 0 when nothing repeats
@@ -60,8 +60,10 @@ class LoadSource {
 std::unique_ptr<LoadSource> make_balanced(const StepShape& shape);
 
 // Log-normal shares, capped at 1/top_k (routing generator, steps 1, 3 and 4): z standard normal per (layer, expert) re-standardised over the experts, share ~ exp(sigma z),
-// inclusion probability min(1, c q). The same shares in every microbatch and iteration; counts by even spreading.
-std::unique_ptr<LoadSource> make_lognormal(const StepShape& shape, double sigma, std::uint64_t seed);
+// inclusion probability min(1, c q). The same shares in every microbatch; iterations take `draws` (>= 1) of them in turn.
+// Counts by even spreading.
+std::unique_ptr<LoadSource> make_lognormal(const StepShape& shape, double sigma, std::uint64_t seed,
+                                           std::int64_t draws = 1);
 
 enum class Resample { lines, tokens };
 // A trace that is shorter than a step is continued by whole lines in their order, from the start again; each sample is filled with whole lines and cut to

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -105,6 +106,8 @@ ResolvedRun resolve_run(const Run& run, const scenario::Options& options) {
   ResolvedRun result;
   RunScenario mapped = scenario_of(run, options.data_dirs);
   result.assumptions = std::move(mapped.assumptions);
+  scenario::Options asked = options;
+  asked.iterations = std::max(asked.iterations, mapped.iterations);
   if (!mapped.faults.empty()) {
     result.status = RunStatus::error;
     result.reason = joined(mapped.faults);
@@ -119,7 +122,7 @@ ResolvedRun resolve_run(const Run& run, const scenario::Options& options) {
   try {
     const config::Node root = config::parse_yaml(result.yaml, "row " + run.id);
     result.scenario =
-        std::make_shared<scenario::Scenario>(scenario::resolve_scenario(root, run.id, "", options, nullptr));
+        std::make_shared<scenario::Scenario>(scenario::resolve_scenario(root, run.id, "", asked, nullptr));
   } catch (const base::Error& error) {
     result.status = RunStatus::skipped;
     for (const base::Fault& fault : error.faults()) {

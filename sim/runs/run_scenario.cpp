@@ -275,6 +275,12 @@ class Mapper {
   // rungs of Primus' optimisation ladder before "+loss fusion" are called "base".
   void loss_fusion(Section& section) {
     if (notes_say("fused cross-entropy yes")) return;
+    // Its float8 products need torch.compile, which since 2025 takes the loss too.
+    if (torchtitan_ && run_.release >= "2025" && run_.precision.starts_with("fp8")) {
+      section.add("cross_entropy_loss_fusion", "true");
+      assume("cross-entropy: compiled, as torchtitan does with float8 products from 2025 on");
+      return;
+    }
     if (from("Megatron-Bridge")) {
       section.add("cross_entropy_fusion_impl", "te");
       assume("cross-entropy: Transformer Engine's, in place, as recipes of Megatron-Bridge set it");
@@ -303,7 +309,11 @@ class Mapper {
     if (run_.sharding.empty()) assume("sharding: " + usual);
     const std::string sharding = run_.sharding.empty() ? usual : run_.sharding;
     if (sharding != "zero1") section.add("sharding", sharding);
-    if (run_.shard_group && !is_whole_group(*run_.shard_group)) section.add("shard_group", *run_.shard_group);
+    // torchtitan divides over its context-parallel ranks too: its data_parallel_shard_degree counts without them.
+    if (run_.shard_group) {
+      const std::int64_t ranks = *run_.shard_group * (torchtitan_ ? run_.cp.value_or(1) : 1);
+      if (!is_whole_group(ranks)) section.add("shard_group", ranks);
+    }
     const std::string gradients = recipe_type(run_.main_grads_dtype, "main_grads_dtype", from("Megatron-Bridge"));
     if (gradients != "fp32") section.add("main_grads_dtype", gradients);
     // Recipes of models with DeepSeek-V3's layers.
@@ -333,9 +343,18 @@ class Mapper {
     return ranks == *run_.gpus / others;
   }
 
+  // A peak over all iterations of one of Megatron's tests, which train a new model for 50 to 100.
+  bool cumulative() const {
+    return moe_ && run_.routing == "natural" && is_test() && run_.memory_scope.find("cumulative") != std::string::npos;
+  }
+
   std::string memory() {
     Section section("memory");
     if (run_.recompute.empty()) assume("recompute: none");
+    if (is_test()) {
+      section.add("cublas_workspace_config", "\":4096:8\"");
+      assume("CUBLAS_WORKSPACE_CONFIG: :4096:8, as Megatron's functional tests set it");
+    }
     const std::vector<std::string>& modules = run_.recompute_modules;
     const auto has = [&](const char* word) { return std::find(modules.begin(), modules.end(), word) != modules.end(); };
     const bool method = has("uniform") || has("block");
@@ -416,6 +435,15 @@ class Mapper {
     }
     if (run_.routing == "dense") fault("routing", "a model with experts routes, got 'dense'");
     if (run_.routing == "natural" || run_.routing == "drop") {
+      if (cumulative()) {
+        result_.iterations = kDraws;
+        assume(
+            fmt::format("routing: log-normal shares with sigma {}, drawn anew in each of {} iterations (--iterations "
+                        "{}): the peak is "
+                        "that of a whole run of a new model, whose router has not settled",
+                        kNaturalSigma, kDraws, kDraws));
+        return fmt::format("routing: {{ lognormal: {{ sigma: {}, seed: 1, draws: {} }} }}\n", kNaturalSigma, kDraws);
+      }
       const double sigma = model_.arch.moe.experts <= kFewExperts ? kFewExpertsSigma : kNaturalSigma;
       assume(
           fmt::format("routing: log-normal shares with sigma {}, the level of training with an auxiliary loss", sigma));

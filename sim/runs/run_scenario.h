@@ -15,6 +15,7 @@ struct RunScenario {
   std::string yaml;
   std::vector<base::Fault> faults;
   std::string missing;
+  std::int64_t iterations = 1;           // to simulate, at least
   std::vector<std::string> assumptions;  // what the row does not state, and what is simulated instead
 };
 
@@ -25,6 +26,9 @@ inline constexpr double kNaturalSigma = 0.35;
 // Of few experts, which a balance loss keeps nearer: Mixtral 0.02 to 0.18, another model of 8 experts 0.05.
 inline constexpr double kFewExpertsSigma = 0.1;
 inline constexpr std::int64_t kFewExperts = 16;
+// A new router changes its favourites: rank correlations of loads fall to 0.2 to 0.5 within 10 to 40 iterations
+// (SmartMoE's published trace, docs/runs.md). 50 to 100 iterations see about as many independent ones.
+inline constexpr std::int64_t kDraws = 4;
 
 RunScenario scenario_of(const Run& run, const std::vector<std::string>& data_dirs);
 

@@ -180,6 +180,10 @@ std::string training(MegatronOptions& options, const Architecture& arch, std::in
   for (const char* key : {"tp_comm_overlap", "overlap_grad_reduce", "overlap_param_gather"}) {
     if (options.flag(key)) section.add(key, "true");
   }
+  // Megatron's default with virtual stages is to overlap; a dump states the outcome.
+  const bool off = options.flag("no_overlap_p2p_communication");
+  if (off || (options.given("overlap_p2p_comm") && !options.flag("overlap_p2p_comm")))
+    section.add("overlap_p2p_comm", "false");
   const double iterations = static_cast<double>(options.integer_or("train_iters", 0));
   const double samples = static_cast<double>(options.integer_or("train_samples", 0));
   const double tokens = std::max(samples, iterations * static_cast<double>(global)) * static_cast<double>(sequence);

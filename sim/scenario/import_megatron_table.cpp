@@ -256,8 +256,6 @@ constexpr auto kIgnored = std::to_array<std::string_view>({
     "batch_p2p_communication",
     "batch_p2p_comm",
     "overlap_p2p_communication",
-    "overlap_p2p_comm",
-    "no_overlap_p2p_communication",
     "params_dtype",
     "data_parallel_size",
     "transformer_pipeline_model_parallel_size",

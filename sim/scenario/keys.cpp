@@ -73,6 +73,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"memory.recompute_modules"},
     {"memory.offload_modules"},
     {"memory.expandable_segments"},
+    {"memory.cublas_workspace_config"},
     {"memory.usable_fraction"},
     {"memory.given_static_bytes"},
     {"memory.accounting"},
@@ -120,6 +121,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"routing.lognormal", {}, true},
     {"routing.lognormal.sigma"},
     {"routing.lognormal.seed"},
+    {"routing.lognormal.draws"},
     {"routing.preset"},
 });
 

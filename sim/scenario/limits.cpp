@@ -91,7 +91,7 @@ namespace {
 // Ranks whose programs are run: where loads repeat, at most one expert group of each stage stands for all
 // (plan/fold.h).
 std::int64_t computed_ranks(const Scenario& scenario) {
-  const bool repeats = !scenario.loads || scenario.loads->same_every_time();
+  const bool repeats = !scenario.loads || scenario.loads->same_in_iteration();
   if (!repeats || scenario.policies.lrmoe || scenario.policies.capacity) return scenario.layout.world;
   return std::min(scenario.layout.world, scenario.layout.pp * scenario.layout.ep * scenario.layout.etp);
 }

@@ -131,7 +131,9 @@ void read_training(config::Reader reader, Raw& raw) {
   raw.training.precision =
       static_cast<Precision>(supported_choice(reader, "precision", precision_names(), later_precisions, 0));
   raw.training.framework = static_cast<Framework>(reader.choice_or("framework", framework_names(), 0));
-  raw.training.fused_cross_entropy = reader.flag_or("cross_entropy_loss_fusion", true);
+  raw.memory.expandable_segments = raw.training.framework == Framework::torchtitan;  // its run_train.sh
+  raw.training.fused_cross_entropy =
+      reader.flag_or("cross_entropy_loss_fusion", raw.training.framework != Framework::torchtitan);
   const std::array<std::string, 2> impls = {"native", "te"};
   raw.training.in_place_cross_entropy = reader.choice_or("cross_entropy_fusion_impl", impls, 0) == 1;
   if (raw.training.in_place_cross_entropy && !raw.training.fused_cross_entropy) {
@@ -148,7 +150,8 @@ void read_training(config::Reader reader, Raw& raw) {
   raw.training.tp_comm_overlap = reader.flag_or("tp_comm_overlap", false);
   raw.training.overlap_grad_reduce = reader.flag_or("overlap_grad_reduce", false);
   raw.training.overlap_param_gather = reader.flag_or("overlap_param_gather", false);
-  raw.training.overlap_p2p_comm = reader.flag_or("overlap_p2p_comm", false);
+  raw.training.overlap_p2p_comm = reader.flag_or(
+      "overlap_p2p_comm", raw.training.framework == Framework::megatron && raw.layout.vpp > 1 && raw.layout.pp > 1);
   raw.training.schedule = schedules[reader.choice_or("schedule", schedules, usual)];
   raw.training.total_tokens = reader.real_or("total_tokens", 0.0, {0.0, 1e18, true});
   reader.finish();

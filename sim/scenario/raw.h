@@ -18,6 +18,7 @@ struct RawRouting {
   routing::TraceMap map;
   routing::Resample resample = routing::Resample::lines;
   double sigma = 0;
+  std::int64_t draws = 1;
   std::uint64_t seed = 1;
 };
 

@@ -1,6 +1,9 @@
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <map>
+#include <optional>
+#include <string_view>
 
 #include "base/nearest.h"
 #include "scenario/raw_sections.h"
@@ -137,6 +140,26 @@ void read_optimizer(config::Reader reader, Raw& raw) {
   reader.finish();
 }
 
+// CUBLAS_WORKSPACE_CONFIG, as PyTorch reads it: buffers of so many KiB, so many of them, one pair after the other.
+std::optional<std::int64_t> cublas_workspace_bytes(std::string_view text) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // KiB and counts: their product stays in range
+  std::int64_t bytes = 0;
+  while (!text.empty()) {
+    std::int64_t pair[2] = {};
+    for (std::int64_t& number : pair) {
+      if (text.empty() || text.front() != ':') return std::nullopt;
+      text.remove_prefix(1);
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (error != std::errc() || number < 0 || number > kMost) return std::nullopt;
+      text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    }
+    if (pair[0] > 0 && pair[1] > kMost / pair[0]) return std::nullopt;
+    bytes += pair[0] * pair[1] * 1024;
+    if (static_cast<double>(bytes) > kMaxBytes) return std::nullopt;
+  }
+  return bytes;
+}
+
 void read_memory(config::Reader reader, Raw& raw) {
   declare_keys(reader, "memory", raw.places);
   const std::array<std::string, 2> accountings = {"replay", "closed_form"};
@@ -144,6 +167,13 @@ void read_memory(config::Reader reader, Raw& raw) {
   for (const auto& [index, where] : read_names(reader, "offload_modules", offload_module_names()))
     raw.memory.offload_modules.insert(static_cast<OffloadModule>(index));
   raw.memory.expandable_segments = reader.flag_or("expandable_segments", raw.memory.expandable_segments);
+  if (reader.has("cublas_workspace_config")) {
+    const std::string stated = reader.text("cublas_workspace_config");
+    raw.memory.cublas_workspace_bytes = cublas_workspace_bytes(stated);
+    if (!stated.empty() && !raw.memory.cublas_workspace_bytes)
+      reader.fault("cublas_workspace_config",
+                   "expected buffers as :KIB:COUNT, such as \":4096:8\", found \"" + stated + "\"");
+  }
   raw.memory.usable_fraction = reader.real_or("usable_fraction", raw.memory.usable_fraction, {0.0, 1.0, true});
   const std::optional<double> given =
       reader.quantity_if("given_static_bytes", base::Dimension::bytes, {0.0, kMaxBytes, true});

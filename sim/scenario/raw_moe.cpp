@@ -186,6 +186,7 @@ void read_routing(config::Reader reader, Raw& raw) {
     declare_keys(*lognormal, "routing.lognormal", raw.places);
     stated.sigma = lognormal->real("sigma", {0.0, 10.0});
     stated.seed = read_seed(*lognormal);
+    stated.draws = lognormal->integer_or("draws", 1, {1, 1000});
     lognormal->finish();
   }
   for (const std::string_view key : {"resample", "seed", "map"}) {

@@ -88,7 +88,7 @@ void set_loads(Scenario& scenario, const RawRouting& stated, const std::shared_p
       scenario.routing_label = scenario.model.moe_layer_count() == 0 ? "none" : "balanced";
       return;
     case RawRouting::Kind::lognormal:
-      scenario.loads = routing::make_lognormal(shape, stated.sigma, stated.seed);
+      scenario.loads = routing::make_lognormal(shape, stated.sigma, stated.seed, stated.draws);
       scenario.routing_label = "lognormal";
       return;
     case RawRouting::Kind::trace:

@@ -97,6 +97,7 @@ struct Memory {
   std::optional<std::int64_t> given_static_bytes;  // parameters, gradients, optimizer states as given, not counted
   Accounting accounting = Accounting::replay;
   bool expandable_segments = false;  // of PyTorch's allocator
+  std::optional<std::int64_t> cublas_workspace_bytes;  // of each of PyTorch's handles; none: as the profile says
   std::set<OffloadModule> offload_modules;
 };
 

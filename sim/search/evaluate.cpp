@@ -97,6 +97,19 @@ double closed_form(Evaluation& evaluation, const plan::Plan& plan) {
   return total;
 }
 
+// Ranks whose allocator was not replayed have the tails of blocks that the highest rank of their stage has.
+void lend_tails(std::vector<memory::RankMemory>& ranks, const std::vector<StageSummary>& stages) {
+  constexpr auto kTails = static_cast<std::size_t>(plan::TensorKind::block_tails);
+  for (memory::RankMemory& rank : ranks) {
+    if (rank.has_reserved()) continue;
+    const auto& highest = ranks[static_cast<std::size_t>(stages[static_cast<std::size_t>(rank.stage)].peak_rank)];
+    const std::int64_t tails = highest.peak.by_kind[kTails];
+    rank.peak.by_kind[kTails] = tails;
+    rank.peak.allocated_bytes += tails;
+    rank.phase_peak_bytes[static_cast<std::size_t>(rank.peak.phase)] += tails;
+  }
+}
+
 // Reserved bytes of the followed ranks, into the ranks and stages; the worst of them is the evaluation's.
 void take_reserved(Evaluation& evaluation, const ReservedRanks& reserved, std::vector<StageSummary>& stages) {
   for (const ReservedRanks::Followed& one : reserved.followed()) {
@@ -104,9 +117,11 @@ void take_reserved(Evaluation& evaluation, const ReservedRanks& reserved, std::v
     StageSummary& stage = stages[static_cast<std::size_t>(one.best.stage)];
     stage.peak_reserved_bytes = std::max(stage.peak_reserved_bytes, one.best.reserved_bytes);
     if (one.best.rank != stage.peak_rank) continue;
+    stage.peak_allocated_bytes = one.best.peak.allocated_bytes;
     stage.phase_reserved_bytes = one.best.phase_reserved_bytes;
     stage.phase_allocated_bytes = one.best.phase_peak_bytes;
   }
+  lend_tails(evaluation.ranks, stages);
   const ReservedRanks::Followed& worst = reserved.worst();
   evaluation.worst = worst.best;
   evaluation.alive = worst.alive;

@@ -14,6 +14,7 @@ namespace moeplan::search {
 namespace {
 
 constexpr std::size_t npos = std::string_view::npos;
+constexpr double kMostBytes = 1125899906842624.0;  // 1 PiB: no device holds a tenth of a percent of it
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -188,6 +189,9 @@ OomLine parse_oom_line(std::string_view text) {
   OomLine line;
   line.device = device_before(flat, tried);
   line.tried = found.front().size;
+  if (line.tried.bytes > kMostBytes)
+    refuse("expected a size of one tensor behind 'Tried to allocate', got '" + base::printable(flat.substr(first, 24)) +
+           "', more than 1 PiB");
   for (std::size_t i = 1; i < found.size(); ++i) {
     const std::size_t left = found[i - 1].end;
     const std::size_t right = i + 1 < found.size() ? found[i + 1].begin : all.size();

@@ -23,6 +23,21 @@ void each(std::size_t count, int threads, const std::function<void(std::size_t)>
   for (std::size_t i = 0; i < count; i += workers) run(i);
 }
 
+// PyTorch counts the blocks that it handed out as allocated, whole: a rest too small to be split off (up to 1 MiB in
+// the large pool) goes with its block. The walk over tensors counts what was asked for, rounded to 512 B.
+void count_blocks(memory::RankMemory& rank, std::vector<memory::AliveTensor>& alive, const memory::Reserved& reserved) {
+  for (std::size_t phase = 0; phase < memory::kPhases; ++phase)
+    rank.phase_peak_bytes[phase] = std::max(rank.phase_peak_bytes[phase], reserved.phase_allocated_bytes[phase]);
+  const std::int64_t tails = reserved.allocated_peak_bytes - rank.peak.allocated_bytes;
+  if (tails <= 0) return;
+  rank.peak.allocated_bytes += tails;
+  rank.peak.by_kind[static_cast<std::size_t>(plan::TensorKind::block_tails)] = tails;
+  const memory::AliveTensor row{"tails of blocks, too small to split off", plan::TensorKind::block_tails, tails, 1};
+  alive.insert(
+      std::upper_bound(alive.begin(), alive.end(), row, [](const auto& a, const auto& b) { return a.bytes > b.bytes; }),
+      row);
+}
+
 }  // namespace
 
 std::int64_t ReservedRanks::add(const plan::Plan& plan, const std::vector<memory::RankMemory>& ranks, int threads) {
@@ -62,6 +77,7 @@ void ReservedRanks::finish(const plan::Plan& plan, int threads) {
     one.best.reserved_bytes = reserved.peak_bytes;
     one.best.phase_reserved_bytes = reserved.phase_reserved_bytes;
     one.best.retries = reserved.retries;
+    count_blocks(one.best, one.alive, reserved);
   });
 }
 

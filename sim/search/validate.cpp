@@ -28,7 +28,8 @@ std::optional<double> device_of(const memory::RankMemory& rank) {
 // replayed anyway), or each that has a figure.
 std::vector<std::int64_t> replayed_ranks(const runs::Run& run, Scope scope, const topology::Layout& layout) {
   if (!run.peak_reserved_mib_by_rank.empty()) return ranks_in(Scope::highest, layout);
-  const bool wanted = run.peak_reserved_gib.has_value() || run.peak_device_gib.has_value();
+  const bool wanted =
+      run.peak_allocated_gib.has_value() || run.peak_reserved_gib.has_value() || run.peak_device_gib.has_value();
   return wanted && scope != Scope::highest ? ranks_in(scope, layout) : std::vector<std::int64_t>();
 }
 

@@ -128,7 +128,8 @@ struct HardwareProfile {
   struct Overheads {
     Value context;       // device bytes outside the allocator: context and loaded kernels
     Value communicator;  // device bytes outside the allocator, per communicator that a rank takes part in
-    Value workspace;     // allocated by GEMM libraries for the whole run, bytes
+    Value workspace;     // of one handle and stream of the vendor's GEMM library, held for the whole run, bytes
+    OptionalValue transformer_engine_workspace;  // of each that Transformer Engine makes; default: as workspace
   } overheads;
 
   std::vector<CollectiveEntry> collectives;  // sorted; empty: the general form of docs/models.md alone

@@ -126,6 +126,7 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("overheads", "context", overheads.context, Quantity::bytes_or_none);
   visit("overheads", "communicator", overheads.communicator, Quantity::bytes_or_none);
   visit("overheads", "workspace", overheads.workspace, Quantity::bytes_or_none);
+  visit("overheads", "transformer_engine_workspace", overheads.transformer_engine_workspace, Quantity::bytes_or_none);
 }
 
 // As visit_keys, for the values that are there: `value` is always a Value.

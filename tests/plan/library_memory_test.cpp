@@ -51,6 +51,16 @@ TEST_CASE("workspaces: PyTorch's of two threads, Transformer Engine's, and four 
   CHECK(plan::product_workspace_bytes(*dense.make(), 1) == 3 * 32 * kMiB);
 }
 
+TEST_CASE("before Hopper Transformer Engine's workspaces are smaller than PyTorch's, which the environment may set") {
+  Small moe;
+  moe.hardware = "a100-sxm-80gb";
+  // Two threads of PyTorch at 8.125 MiB, five of Transformer Engine at 4 MiB.
+  CHECK(plan::product_workspace_bytes(*moe.make(), 0) == 2 * 8 * kMiB + 2 * kMiB / 8 + 5 * 4 * kMiB);
+  const auto stated = std::make_shared<scenario::Scenario>(*moe.make());
+  stated->memory.cublas_workspace_bytes = 32 * kMiB;
+  CHECK(plan::product_workspace_bytes(*stated, 0) == 2 * 32 * kMiB + 5 * 4 * kMiB);
+}
+
 TEST_CASE("the buffer that gathers the output layer's input is where the loss is, under tensor parallelism") {
   Small small;
   small.gpus = 8;

@@ -68,19 +68,52 @@ TEST_CASE("a shard group divides within itself: 16 bytes a parameter over its ra
         12 * (p.dense / 2 + p.experts));
 }
 
-TEST_CASE("torchtitan's shards are fp32 parameters: 16 bytes a parameter over the group, nothing beside them") {
+TEST_CASE("torchtitan's shards are fp32 parameters: 12 bytes a parameter over the group, and 4 that backward makes") {
   Small small = with_optimizer("{ sharding: fsdp2 }");
   auto text = small.make();
   auto scenario = std::make_shared<scenario::Scenario>(*text);
   scenario->training.framework = scenario::Framework::torchtitan;
   const auto p = plan::stage_parameters(*scenario, 0);
-  CHECK(plan::static_memory(*scenario, 0).steady_bytes() == 16 * (p.dense / 4 + p.experts / 2));
+  CHECK(plan::static_memory(*scenario, 0).steady_bytes() == 12 * (p.dense / 4 + p.experts / 2));
+  plan::Block block = plan::make_moe_layer_block(*scenario, plan::make_shape(*scenario), {});
+  plan::divide_parameters(block, *scenario, {1000, 501}, false);
+  CHECK(bytes_of(block, "gradient shards") == 4 * (1000 / 4 + 251));  // each rank has the padded half of 501
+  CHECK(allocations(block, block.backward, "gradient shards") == 1);
+  CHECK(block.tensors.back().of_step);
+}
+
+TEST_CASE("torchtitan's pipeline stages keep parameters whole and sum whole gradients, which travel once a step") {
+  Small small = with_optimizer("{ sharding: fsdp2 }");
+  small.gpus = 8;
+  small.pp = 2;
+  auto scenario = std::make_shared<scenario::Scenario>(*small.make());
+  scenario->training.framework = scenario::Framework::torchtitan;
+  const auto p = plan::stage_parameters(*scenario, 0);
+  const auto memory = plan::static_memory(*scenario, 0);
+  CHECK(at(memory.load, plan::TensorKind::parameters) ==
+        4 * (p.dense / 4 + p.experts / 2) + 2 * (p.dense + p.experts));  // fp32 shards, bf16 whole
+  CHECK(at(memory.load, plan::TensorKind::gradients) == 4 * (p.dense + p.experts));
+  const auto transfers = [&](bool edge) {
+    plan::Block block = plan::make_moe_layer_block(*scenario, plan::make_shape(*scenario), {});
+    plan::divide_parameters(block, *scenario, {1000, 500}, edge);
+    std::pair<std::int64_t, std::int64_t> bytes;
+    for (const auto* ops : {&block.forward, &block.backward})
+      for (const auto& op : *ops) {
+        if (op.stream == plan::Stream::gather) bytes.first += op.size.bytes;
+        if (op.stream == plan::Stream::reduce) bytes.second += op.size.bytes;
+      }
+    CHECK(bytes_of(block, "gathered parameters") == -1);
+    CHECK(allocations(block, block.backward, "whole gradients") == 1);
+    return bytes;
+  };
+  CHECK(transfers(false) == std::pair<std::int64_t, std::int64_t>(0, 0));
+  CHECK(transfers(true) == std::pair<std::int64_t, std::int64_t>(2 * 1500, 4 * 1500));
 }
 
 TEST_CASE("divided parameters are whole for their block and the one ahead, gradients for one block") {
   const auto scenario = with_optimizer("{ sharding: zero3 }").make();
   plan::Block block = plan::make_moe_layer_block(*scenario, plan::make_shape(*scenario), {});
-  plan::divide_parameters(block, *scenario, {1000, 500});
+  plan::divide_parameters(block, *scenario, {1000, 500}, false);
   CHECK(bytes_of(block, "gathered parameters") == 2 * 1500);
   CHECK(bytes_of(block, "gathered parameters, the block ahead") == 2 * 1500);
   CHECK(bytes_of(block, "whole gradients") == 2 * 1500);
@@ -102,7 +135,7 @@ TEST_CASE("divided gradients are tensors of their own: nothing stands in for the
   const auto scenario = with_optimizer("{ sharding: zero3 }").make();
   plan::Block head = plan::make_head_block(*scenario, plan::make_shape(*scenario));
   CHECK(bytes_of(head, "output layer returned weight gradient") == 2 * 1024 * 64);
-  plan::divide_parameters(head, *scenario, {1024 * 64, 0});
+  plan::divide_parameters(head, *scenario, {1024 * 64, 0}, false);
   CHECK(bytes_of(head, "output layer returned weight gradient") == 0);
 }
 
@@ -110,7 +143,7 @@ TEST_CASE("zero2 keeps parameters whole and scatters gradients: zero1 changes no
   const auto blocks = [](const char* optimizer) {
     const auto scenario = with_optimizer(optimizer).make();
     plan::Block block = plan::make_dense_layer_block(*scenario, plan::make_shape(*scenario));
-    plan::divide_parameters(block, *scenario, {1000, 0});
+    plan::divide_parameters(block, *scenario, {1000, 0}, false);
     return block;
   };
   const auto zero1 = blocks("{ sharding: zero1 }"), zero2 = blocks("{ sharding: zero2, grad_reduce_dtype: bf16 }");

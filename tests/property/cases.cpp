@@ -73,10 +73,11 @@ std::string Case::text() const {
          (vpp > 1 ? ", vpp: " + number(vpp) : "") + ", ep: " + number(ep) + ", etp: " + number(etp) +
          " }\ntraining: { micro_batch_size: " + number(mbs) +
          ", global_batch_size: " + number(mbs * dp * microbatches) + ", seq_length: " + number(seq) +
-         (schedule.empty() ? "" : ", schedule: " + schedule) + (overlap_p2p ? ", overlap_p2p_comm: true" : "") +
-         training + " }\noptimizer: { kind: " + kind + ", gradient_accumulation_fusion: " + (fused ? "true" : "false") +
-         ", sharding: " + sharding + " }\nmemory: " + memory + "\nmoe: { dispatcher: " + dispatcher +
-         ", policies: " + policies + " }\nrouting: " + routing + "\n";
+         (schedule.empty() ? "" : ", schedule: " + schedule) +
+         ", overlap_p2p_comm: " + (overlap_p2p ? "true" : "false") + training + " }\noptimizer: { kind: " + kind +
+         ", gradient_accumulation_fusion: " + (fused ? "true" : "false") + ", sharding: " + sharding +
+         " }\nmemory: " + memory + "\nmoe: { dispatcher: " + dispatcher + ", policies: " + policies +
+         " }\nrouting: " + routing + "\n";
 }
 
 std::shared_ptr<const scenario::Scenario> Case::make() const { return test::scenario_from(text()); }

@@ -26,7 +26,7 @@ class RotatedLoads : public routing::LoadSource {
     for (routing::Pair& pair : out) pair.expert = static_cast<std::uint16_t>(moved(pair.expert));
   }
   bool has_weights() const override { return source_->has_weights(); }
-  bool same_every_time() const override { return source_->same_every_time(); }
+  bool same_in_iteration() const override { return source_->same_in_iteration(); }
   Description describe() const override { return source_->describe(); }
 
  private:
@@ -68,7 +68,7 @@ class DoubledLoads : public routing::LoadSource {
     }
   }
   bool has_weights() const override { return source_->has_weights(); }
-  bool same_every_time() const override { return source_->same_every_time(); }
+  bool same_in_iteration() const override { return source_->same_in_iteration(); }
   Description describe() const override { return source_->describe(); }
 
  private:

@@ -124,6 +124,22 @@ TEST_CASE("log-normal shares depend on seed and layer, not on iteration, microba
   CHECK(one->describe().source == "log-normal sigma 0.8, seed 1");
 }
 
+TEST_CASE("log-normal draws: iterations take them in turn, the first is that of a single one") {
+  const StepShape shape{64, 2, 2, 2, 2, 16, 2};
+  const auto one = make_lognormal(shape, 0.8, 1), three = make_lognormal(shape, 0.8, 1, 3);
+  const auto of = [](const LoadSource& loads, std::int64_t iteration, std::int64_t layer) {
+    return counts_of(loads, {iteration, 1, 1, 0, 64}, layer);
+  };
+  for (const std::int64_t layer : {0, 1}) {
+    CHECK(of(*three, 0, layer) == of(*one, 0, layer));
+    CHECK(of(*three, 3, layer) == of(*one, 0, layer));
+    CHECK(of(*three, 1, layer) != of(*three, 0, layer));
+    CHECK(of(*three, 2, layer) != of(*three, 1, layer));
+  }
+  CHECK(of(*three, 1, 0) != of(*three, 0, 1));  // a draw's first layer is not the layer behind the draw before
+  CHECK(three->same_in_iteration());
+}
+
 TEST_CASE("threads that ask for the same new slices at once get what one thread gets") {
   const StepShape shape{500, 1, 1, 1, 6, 32, 4};
   const auto work = [](const LoadSource& loads) {

@@ -148,6 +148,43 @@ TEST_CASE("Megatron's functional tests: what their files set and no column has")
   CHECK(holds(proxy.reason, "no --bf16"));
 }
 
+TEST_CASE("a cumulative peak of one of Megatron's tests is that of several draws of the routing") {
+  const std::string tests = "NVIDIA/Megatron-LM tests/functional_tests/test_cases/moe/gpt3 golden";
+  const auto with = [&](const std::string& scope, const std::string& source, const std::string& routing) {
+    return resolved({{"memory_scope", scope}, {"source", source}, {"routing", routing}});
+  };
+  const ResolvedRun run = with("torch allocated peak, last rank, cumulative", tests, "natural");
+  CHECK(run.scenario->training.iterations == 4);
+  CHECK(run.scenario->memory.cublas_workspace_bytes == 8 * 4096 * 1024);
+  CHECK(assumes(run, "drawn anew in each of 4 iterations"));
+  CHECK(with("torch allocated peak, last rank", tests, "natural").scenario->training.iterations == 1);
+  CHECK(with("cumulative", "somebody else", "natural").scenario->training.iterations == 1);
+  CHECK(with("cumulative", tests, "balanced").scenario->training.iterations == 1);
+}
+
+TEST_CASE("torchtitan divides over context-parallel ranks too, and compiles the loss with float8 from 2025 on") {
+  const auto with = [](std::map<std::string, std::string> more) {
+    more.insert({{"framework", "torchtitan"},
+                 {"sharding", "fsdp2"},
+                 {"model", "llama3.1-8b"},
+                 {"routing", "dense"},
+                 {"dispatcher", "none"},
+                 {"ep", ""},
+                 {"gpus", "8"},
+                 {"gbs", "8"}});
+    return resolved(more);
+  };
+  CHECK(with({{"cp", "2"}, {"shard_group", "4"}}).scenario->optimizer.shard_group == 0);  // 4 x 2: the whole group
+  CHECK(with({{"cp", "2"}, {"shard_group", "2"}}).scenario->optimizer.shard_group == 4);
+  CHECK(with({{"shard_group", "4"}}).scenario->optimizer.shard_group == 4);
+  const auto compiled = [&](const std::string& release, const std::string& precision) {
+    return with({{"release", release}, {"precision", precision}}).scenario->training.fused_cross_entropy;
+  };
+  CHECK(compiled("2025-06", "fp8_tensorwise"));
+  CHECK_FALSE(compiled("2024-12", "fp8_tensorwise"));
+  CHECK_FALSE(compiled("2025-06", "bf16"));
+}
+
 TEST_CASE("cells that contradict each other are errors") {
   CHECK(holds(resolved({{"dispatcher", "none"}}).reason, "dispatcher: a model with experts has one"));
   CHECK(holds(resolved({{"routing", "dense"}}).reason, "routing: a model with experts routes"));

@@ -68,6 +68,7 @@ TEST_CASE("a launch script becomes a scenario that reads back, with the shipped 
   CHECK(scenario.layout.world == 32);  // 8 a node x 4 nodes
   CHECK(scenario.layout.pp == 2);
   CHECK(scenario.layout.vpp == 2);  // 48 layers / 2 stages / 12 layers a virtual stage
+  CHECK(scenario.training.overlap_p2p_comm);
   CHECK(scenario.layout.ep == 8);
   CHECK(scenario.training.global_batch_size == 256);
   CHECK(scenario.training.total_tokens == 500.0 * 256 * 4096);
@@ -163,6 +164,7 @@ TEST_CASE("precision, sharding, dispatcher, graphs, offload and overlap of a lau
        {"cuda_graph_impl: transformer_engine", "cuda_graph_scope: [attn, moe_router]"}},
       {"--recompute-granularity full --recompute-method block --recompute-num-layers 2",
        {"recompute_method: block", "recompute_num_layers: 2"}},
+      {"--no-overlap-p2p-communication", {"overlap_p2p_comm: false"}},
       {"--moe-expert-rank-capacity-factor 1.5 --moe-paged-stash",
        {"expert_rank_capacity_factor: 1.5", "paged_stash: true"}},
   };

@@ -59,9 +59,45 @@ TEST_CASE("defaults that matter are listed when nothing states them, and not whe
   CHECK(stated.assumptions.empty());
 }
 
-TEST_CASE("expandable segments are off unless stated") {
+TEST_CASE("expandable segments are off unless stated, but on under torchtitan: so is its compiled loss") {
   CHECK(resolve(kSmall, {{"expandable_segments", "true"}}).memory.expandable_segments);
   CHECK_FALSE(resolve(kSmall, {}).memory.expandable_segments);
+  const std::pair<std::string, std::string> titan{"framework", "torchtitan"};
+  const Scenario usual = resolve(kSmall, {titan});
+  CHECK(usual.memory.expandable_segments);
+  CHECK_FALSE(usual.training.fused_cross_entropy);
+  CHECK(holds(usual.assumptions, "expandable_segments is not stated: true"));
+  CHECK(holds(usual.assumptions, "cross_entropy_loss_fusion is not stated: false"));
+  const Scenario stated =
+      resolve(kSmall, {titan, {"expandable_segments", "false"}, {"cross_entropy_loss_fusion", "true"}});
+  CHECK_FALSE(stated.memory.expandable_segments);
+  CHECK(stated.training.fused_cross_entropy);
+}
+
+TEST_CASE("transfers between stages are posted ahead where Megatron does: with virtual stages") {
+  const auto ahead = [](const std::string& parallel, const std::string& training = "") {
+    return resolve("model: qwen3-30b-a3b\ncluster: { hardware: h100-sxm, gpus: 8 }\nparallel: " + parallel +
+                   "\ntraining: { mbs: 1, gbs: 8, seq: 256" + training + " }\nrouting: { balanced: true }\n")
+        .training.overlap_p2p_comm;
+  };
+  CHECK(ahead("{ pp: 2, vpp: 2 }"));
+  CHECK_FALSE(ahead("{ pp: 2 }"));
+  CHECK_FALSE(ahead("{ pp: 2, vpp: 2 }", ", overlap_p2p_comm: false"));
+  CHECK(ahead("{ pp: 2 }", ", overlap_p2p_comm: true"));
+  CHECK_FALSE(ahead("{ pp: 2, vpp: 2 }", ", framework: torchtitan"));
+}
+
+TEST_CASE("CUBLAS_WORKSPACE_CONFIG becomes bytes, or a fault that shows its form") {
+  const auto bytes = [](const char* text) {
+    return resolve(kSmall, {{"memory.cublas_workspace_config", text}}).memory.cublas_workspace_bytes;
+  };
+  CHECK_FALSE(resolve(kSmall, {}).memory.cublas_workspace_bytes);
+  CHECK(bytes("':4096:8'") == 8 * 4096 * 1024);
+  CHECK(bytes("':4096:2:16:8'") == (2 * 4096 + 8 * 16) * 1024);  // 8.125 MiB: the default before Hopper
+  CHECK(bytes("':0:0'") == 0);
+  for (const char* wrong : {"4096", "':4096'", "':4096:'", "':4096:8:'", "'4096:8'", "':-1:8'", "':a:8'",
+                            "':1073741824:2'", "':99999999999999999999:1'"})
+    CHECK_THROWS_WITH_AS(bytes(wrong), doctest::Contains("expected buffers as :KIB:COUNT"), base::Error);
 }
 
 TEST_CASE("types of the optimizer become bytes an element") {

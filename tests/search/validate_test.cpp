@@ -117,15 +117,17 @@ TEST_CASE("memory is compared at the rank that the row speaks of") {
   const auto bytes = [&](std::size_t i) { return *v.rows[i].peak_allocated_bytes.predicted; };
   // The last stage holds the logits: its ranks differ from the first.
   CHECK(bytes(0) != bytes(1));
-  CHECK(bytes(2) == std::max(bytes(0), bytes(1)));
+  // Of two equal ranks the tails of blocks may differ by what each owns of the optimizer's buffers: 0.01 %.
+  const auto about = [](double value) { return doctest::Approx(value).epsilon(1e-4); };
+  CHECK(bytes(2) == about(std::max(bytes(0), bytes(1))));
   CHECK(bytes(3) == bytes(2));
   CHECK(*v.rows[0].peak_allocated_bytes.measured == kGiB);
   const ValidationRow& list = v.rows[4];
   CHECK(*list.peak_allocated_bytes.measured == 300 * kMiB);
   REQUIRE(list.ranks.size() == 4);
   CHECK(*list.ranks[1].allocated.measured == 200 * kMiB);
-  CHECK(*list.ranks[0].allocated.predicted == bytes(0));
-  CHECK(*list.ranks[3].allocated.predicted == bytes(1));
+  CHECK(*list.ranks[0].allocated.predicted == about(bytes(0)));
+  CHECK(*list.ranks[3].allocated.predicted == about(bytes(1)));
   CHECK(v.rank_allocated.n == 4);
 }
 
