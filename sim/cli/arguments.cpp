@@ -204,22 +204,27 @@ void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
                                    "  moeplan validate runs.csv\n"
                                    "  moeplan validate runs.csv --filter gpu=h100-sxm --filter use=mem --json -\n"
                                    "  moeplan validate --operators gemm.csv --filter gpu=H200-SXM\n"
+                                   "  moeplan validate --layer layers.jsonl --hardware my-h200.yaml\n"
                                    "Exit status: 0 done, 1 some rows are wrong, 2 the table is.");
   validate.add_option("RUNS", arguments.input, "Table of measured runs, as CSV (docs/runs.md)")->required();
   CLI::Option* operators = validate.add_flag("--operators", arguments.operators,
                                              "The table holds timed operations, as CSV or JSON lines "
                                              "(docs/operators.md)");
+  CLI::Option* layer = validate.add_flag(
+      "--layer", arguments.layer, "The table holds runs of whole layers, by moeplan-device (docs/calibration.md)");
+  layer->excludes(operators);
   validate
       .add_option("--hardware", arguments.operators_hardware,
-                  "With --operators: predict every row from this profile (default: the one that its gpu names)")
-      ->type_name("ID")
-      ->needs(operators);
+                  "With --operators or --layer: predict every row from this profile (default: the one that its gpu "
+                  "names)")
+      ->type_name("ID");
   validate.add_option("--filter", texts.filters, "Only rows whose cell in COLUMN is VALUE (repeatable)")
       ->type_name("COLUMN=VALUE")
       ->allow_extra_args(false);
   validate.add_option("--markdown", arguments.markdown, "Also write the report as Markdown (docs/validation.md)")
       ->type_name("FILE")
-      ->excludes(operators);
+      ->excludes(operators)
+      ->excludes(layer);
   add_data_option(validate, arguments);
   add_output_options(validate, arguments);
   validate
@@ -231,31 +236,53 @@ void add_validate(CLI::App& app, Arguments& arguments, Texts& texts) {
                     "Wall time, operations and memory of moeplan itself, on standard error");
 }
 
+// Files of timings, and what they do not say.
+void add_calibration_input(CLI::App& command, Arguments& arguments, Texts& texts) {
+  command
+      .add_option("TABLE", arguments.tables,
+                  "Lines of moeplan-device, tables of timed operations (docs/operators.md), logs of nccl-tests")
+      ->required();
+  command.add_option("--filter", texts.filters, "Only rows whose cell in COLUMN is VALUE (repeatable)")
+      ->type_name("COLUMN=VALUE")
+      ->allow_extra_args(false);
+  command.add_option("--ranks", arguments.ranks, "Of logs that do not say")->check(CLI::Range(1, 1'000'000));
+  command.add_option("--nodes", arguments.nodes, "Of logs that do not say")->check(CLI::Range(1, 1'000'000));
+}
+
 void add_calibrate(CLI::App& app, Arguments& arguments, Texts& texts) {
   CLI::App& calibrate = add_command(app, "calibrate", "Hardware profiles from measurements",
                                     "Examples:\n"
-                                    "  moeplan calibrate fit gemm.csv attention.csv -o my-h200.yaml");
+                                    "  moeplan calibrate fit device.jsonl all_reduce.log -o my-h200.yaml\n"
+                                    "  moeplan calibrate check device.jsonl");
   calibrate.require_subcommand(1);
   CLI::App& fit = add_command(calibrate, "fit", "Values of a hardware profile from timed operations",
                               "Examples:\n"
                               "  moeplan calibrate fit gemm.csv attention.csv -o my-h200.yaml\n"
                               "  moeplan calibrate fit device.jsonl --base h200-sxm -o hw_profiles/ours.yaml\n"
+                              "  moeplan calibrate fit device.jsonl all_to_all.log --nodes 2 -o ours.yaml\n"
                               "  moeplan calibrate fit moe.csv --filter library=triton --library triton -o ours.yaml\n"
                               "Exit status: 0 done, 1 a cost model fits poorly and nothing is written, 2 bad input.");
-  fit.add_option("TABLE", arguments.tables, "Tables of timed operations, CSV or JSON lines (docs/operators.md)")
-      ->required();
+  add_calibration_input(fit, arguments, texts);
   fit.add_option("--base", arguments.base, "Profile whose other values stay (default: the one that the rows name)")
       ->type_name("ID|FILE");
   fit.add_option("-o,--output", arguments.out, "Write the profile there")->type_name("FILE");
   fit.add_option("--library", arguments.library, "Put the values below this library of the profile")->type_name("NAME");
-  fit.add_option("--filter", texts.filters, "Only rows whose cell in COLUMN is VALUE (repeatable)")
-      ->type_name("COLUMN=VALUE")
-      ->allow_extra_args(false);
   fit.add_flag("--shapes", arguments.shapes,
                "Put the timed products and attention calls into the profile: looked up, and interpolated between");
   fit.add_flag("--force", arguments.force, "Write the profile even where a cost model fits poorly");
   add_data_option(fit, arguments);
   add_output_options(fit, arguments);
+  CLI::App& check =
+      add_command(calibrate, "check", "Is this machine what its profile says?",
+                  "Examples:\n"
+                  "  moeplan calibrate check device.jsonl\n"
+                  "  moeplan calibrate check collectives.jsonl all_to_all.log --hardware h100-sxm --json check.json\n"
+                  "Exit status: 0 it is, 1 something deviates, 2 bad input.");
+  add_calibration_input(check, arguments, texts);
+  check.add_option("--hardware", arguments.base, "Profile to compare with (default: the one that the rows name)")
+      ->type_name("ID|FILE");
+  add_data_option(check, arguments);
+  add_output_options(check, arguments);
 }
 
 void add_explain(CLI::App& app, Arguments& arguments, Texts& texts) {
@@ -428,7 +455,8 @@ Command command_of(const CLI::App& app) {
   if (name == "list") return Command::list;
   if (name == "validate") return Command::validate;
   if (name == "collective") return Command::collective;
-  if (name == "calibrate") return Command::calibrate_fit;
+  if (name == "calibrate")
+    return selected(app).get_name() == "check" ? Command::calibrate_check : Command::calibrate_fit;
   if (name == "import") {
     const std::string& kind = selected(app).get_name();
     if (kind == "nccl-tests") return Command::import_nccl_tests;
@@ -463,6 +491,10 @@ void finish(const Texts& texts, Arguments& arguments) {
   if (arguments.command == Command::trace_info) {
     collect([&] { arguments.ep = parse_integers(texts.ep, "--ep", kMostRanks); });
   }
+  if (!arguments.operators_hardware.empty() && !arguments.operators && !arguments.layer)
+    faults.add({"--hardware", 0, 0, {}}, "goes with --operators or --layer: measured runs name their own");
+  if (arguments.layer && !arguments.filters.empty())
+    faults.add({"--filter", 0, 0, {}}, "goes with tables of rows, not with --layer");
   if (arguments.threads < 0 || arguments.threads > 4096) {
     faults.add({"--threads", 0, 0, {}}, "expected an integer from 0 to 4096, got " + std::to_string(arguments.threads));
   }

@@ -27,6 +27,9 @@ struct LayerTraits {
 Block make_dense_layer_block(const scenario::Scenario& scenario, const Shape& shape, const LayerTraits& traits = {});
 Block make_moe_layer_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment,
                            const LayerTraits& traits = {});
+// Router and routed part alone, from the normed input to the sum of the experts' outputs and back: what moeplan-device
+// runs of a layer.
+Block make_routed_block(const scenario::Scenario& scenario, const Shape& shape, const Treatment& treatment);
 // What a multi-token-prediction block does before its layer: look the shifted tokens up, norm both, project 2h to h.
 Block make_mtp_block(const scenario::Scenario& scenario, const Shape& shape);
 Block make_head_block(const scenario::Scenario& scenario, const Shape& shape);

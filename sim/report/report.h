@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/check.h"
 #include "calibrate/fit.h"
 #include "routing/trace.h"
 #include "search/chunk_sweep.h"
@@ -9,6 +10,7 @@
 #include "search/evaluate.h"
 #include "search/explain.h"
 #include "search/memory_timeline.h"
+#include "search/layer_runs.h"
 #include "search/operators.h"
 #include "search/sweep.h"
 #include "search/validate.h"
@@ -53,7 +55,13 @@ std::string validate_markdown(const search::Validation& validation);
 // calibrate fit.
 std::string calibrate_text(const calibrate::Fit& fit);
 std::string calibrate_json(const calibrate::Fit& fit);
+// calibrate check.
+std::string check_text(const calibrate::MachineCheck& check);
+std::string check_json(const calibrate::MachineCheck& check);
 
+// validate --layer.
+std::string layers_text(const search::LayerValidation& validation);
+std::string layers_json(const search::LayerValidation& validation);
 // validate --operators.
 std::string operators_text(const search::OperatorValidation& validation);
 std::string operators_json(const search::OperatorValidation& validation);
