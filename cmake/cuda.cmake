@@ -10,7 +10,7 @@ if(NOT MOEPLAN_CUDA STREQUAL "OFF")
     find_program(MOEPLAN_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda /opt/cuda /usr/lib/nvidia-cuda-toolkit ${versioned}
                  PATH_SUFFIXES bin)
     if(MOEPLAN_NVCC)
-      set(CMAKE_CUDA_COMPILER ${MOEPLAN_NVCC})
+      set(ENV{CUDACXX} ${MOEPLAN_NVCC})  # check_language tries it: one that does not work leaves CUDA out
     endif()
   endif()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <tuple>
 
 #include "base/error.h"
 #include "calibrate/families.h"
@@ -23,7 +24,8 @@ using topology::HardwareProfile;
 // Errors below this count by their squares, larger ones by their size: what kernels scatter around the best formula.
 constexpr double kScale = 0.05;
 constexpr std::size_t kRowsPerValue = 2;
-constexpr double kLarge = 1e10;  // FLOP
+constexpr double kLarge = 1e10;              // FLOP
+constexpr std::int64_t kFewestOfSpread = 5;  // errors that make a spread
 
 std::vector<double> errors_of(const Rows& rows, const HardwareProfile& profile) {
   std::vector<double> sizes;
@@ -118,6 +120,8 @@ FamilyFit fit_family(const FamilyRows& family, const FitOptions& options, Hardwa
   result.fitted = residual_of(errors_of(fitted, started));
   result.kept_out = residual_of(errors_of(kept, started));
   result.kept_large = residual_of(errors_of(kept_large, started));
+  result.section = family.keys.front().substr(0, family.keys.front().find('.'));
+  result.told = errors_of(!kept_large.empty() ? kept_large : kept, started);
   const Residual& told = result.kept_out.n > 0 ? result.kept_out : result.fitted;
   const std::string source = fmt::format("{}: {} rows; on {} {} {}", options.source, result.fitted.n, told.n,
                                          result.kept_out.n > 0 ? "rows kept out" : "rows of the fit", shown(told));
@@ -160,6 +164,64 @@ void store_library(const FitOptions& options, const Rows& rows, const std::vecto
     }
   });
   library.values = std::move(ordered);
+}
+
+// Spreads of the sections whose values were fitted, from what was kept out of all their fits.
+void store_spreads(const std::string& source, Fit& fit) {
+  std::vector<std::pair<std::string, std::vector<double>>> sections;
+  const auto add = [&](const std::string& section, const std::vector<double>& told) {
+    auto at = std::find_if(sections.begin(), sections.end(), [&](const auto& entry) { return entry.first == section; });
+    if (at == sections.end()) at = sections.insert(sections.end(), {section, {}});
+    at->second.insert(at->second.end(), told.begin(), told.end());
+  };
+  for (const FamilyFit& family : fit.families) add(family.section, family.told);
+  for (const CollectiveFit& collective : fit.collectives) add("network", collective.told);
+  for (const auto& [section, told] : sections) {
+    const Residual residual = residual_of(told);
+    const std::string key = section + ".spread";
+    if (residual.n < kFewestOfSpread) continue;  // the base profile's stays
+    const topology::Value* old = topology::value_at(fit.profile, key);
+    // Whole per mille: nobody knows a spread better, and no error at all is no spread that a profile takes.
+    const double spread = std::clamp(std::round(residual.median / kMedianOfSizes * 1e3) / 1e3, 1e-3, 2.0);
+    fit.spreads.push_back({key, old == nullptr ? 0 : old->value, spread});
+    topology::set_value(fit.profile, key,
+                        {spread, topology::Evidence::measured,
+                         fmt::format("{}: {} rows kept out of the fit: median error {:.1f} %; a normal distribution "
+                                     "with that median deviates by it over {}",
+                                     source, residual.n, 100 * residual.median, kMedianOfSizes)});
+  }
+}
+
+// What was read off the device; of a key that stands several times the median.
+void store_values(const FitOptions& options, Fit& fit) {
+  for (const std::string& key : measurements::read_off_keys()) {
+    std::vector<double> values;
+    std::string how;
+    for (const measurements::ReadOffValue& value : options.values) {
+      if (value.key != key) continue;
+      values.push_back(value.value);
+      how = value.how;
+    }
+    if (values.empty()) continue;
+    std::sort(values.begin(), values.end());
+    double value = values[(values.size() - 1) / 2];
+    const topology::Value* old = topology::value_at(fit.profile, key);
+    fit.read_off.push_back({key, old == nullptr ? 0 : old->value, value});
+    topology::set_value(fit.profile, key,
+                        {value, topology::Evidence::measured, options.source + (how.empty() ? "" : ": " + how)});
+  }
+}
+
+void store_collectives(Fit& fit) {
+  auto& entries = fit.profile.collectives;
+  const auto key = [](const topology::CollectiveEntry& entry) {
+    return std::tie(entry.kind, entry.ranks, entry.nodes, entry.fabric);
+  };
+  for (const CollectiveFit& collective : fit.collectives) {
+    std::erase_if(entries, [&](const topology::CollectiveEntry& old) { return key(old) == key(collective.entry); });
+    entries.push_back(collective.entry);
+  }
+  std::sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
 }
 
 // Of a shape that was timed several times the median (of an even number the lower one).
@@ -257,10 +319,10 @@ Fit fit_profile(const std::vector<const Measurement*>& rows, const HardwareProfi
           fmt::format("{}: {} rows that the profile cannot predict are set aside", family.name, fitted.set_aside));
     fit.families.push_back(std::move(fitted));
   }
-  const auto collective = [](const Measurement* row) { return row->family == measurements::Family::collective; };
-  if (const auto n = std::count_if(rows.begin(), rows.end(), collective); n > 0)
-    fit.notes.push_back(fmt::format("{} rows of collectives are not fitted here", n));
-  if (fit.families.empty()) {
+  const bool others = !own && (!options.values.empty() || !options.collectives.empty());
+  if (!own && !options.collectives.empty())
+    fit.collectives = fit_collectives(options.collectives, base, options.source, fit.notes);
+  if (fit.families.empty() && fit.collectives.empty() && !(others && !options.values.empty())) {
     std::string why;
     for (const std::string& note : fit.notes) why += (why.empty() ? "" : "; ") + note;
     throw base::Error(base::Where{options.source, 0, 0, {}}, "no cost model has enough rows to be fitted",
@@ -275,10 +337,13 @@ Fit fit_profile(const std::vector<const Measurement*>& rows, const HardwareProfi
     for (const FittedValue& value : family.values)
       topology::set_value(fit.profile, value.key, *topology::value_at(working, value.key));
   }
+  store_collectives(fit);
+  store_values(options, fit);
+  store_spreads(options.source, fit);
   auto& gemm = fit.profile.gemm;
   if (gemm.sustained && gemm.sustained->value > gemm.peak.value) {
     gemm.sustained.reset();
-    fit.notes.push_back("gemm.sustained of the base profile is left out: the rate fitted here is lower");
+    fit.notes.push_back("gemm.sustained is left out: the rate fitted here is lower");
   }
   return fit;
 }

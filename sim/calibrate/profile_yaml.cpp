@@ -78,17 +78,44 @@ std::string library_yaml(const topology::HardwareProfile::Library& library) {
   return text;
 }
 
+std::string quantities(const std::vector<double>& values, double unit, const char* name) {
+  std::string text;
+  for (const double value : values) text += fmt::format("{}{:.9g} {}", text.empty() ? "" : ", ", value / unit, name);
+  return "[" + text + "]";
+}
+
+std::string collective_yaml(const topology::CollectiveEntry& entry) {
+  std::string text =
+      fmt::format("  - collective: {}\n    ranks: {}\n    nodes: {}\n",
+                  topology::collective_names()[static_cast<std::size_t>(entry.kind)], entry.ranks, entry.nodes);
+  if (!entry.fabric.empty()) text += fmt::format("    fabric: {}\n", quoted(entry.fabric));
+  if (entry.link_rate > 0) text += fmt::format("    link: {}\n", written(entry.link_rate, Quantity::bytes_per_second));
+  if (entry.sizes_bytes.empty()) {
+    text += fmt::format("    latency: {}\n    bandwidth: {}\n    exponent: {}\n",
+                        written(entry.latency_s, Quantity::seconds),
+                        written(entry.bandwidth, Quantity::bytes_per_second), number(entry.exponent));
+  } else {
+    text += fmt::format("    sizes: {}\n    times: {}\n", quantities(entry.sizes_bytes, 1, "B"),
+                        quantities(entry.times_s, 1e-6, "us"));
+  }
+  return text + fmt::format("    evidence: {}\n    source: {}\n", topology::evidence_name(entry.evidence),
+                            quoted(entry.source));
+}
+
 }  // namespace
 
 std::string profile_yaml(const topology::HardwareProfile& profile) {
   std::string text = "# Written by moeplan calibrate fit. Keys: docs/models.md, Hardware profiles.\n";
   text += fmt::format("title: {}\naliases: {}\n", quoted(profile.title), texts(profile.aliases));
+  if (!profile.fabric.empty()) text += fmt::format("fabric: {}\n", quoted(profile.fabric));
   std::string open;
   topology::visit_values(profile, [&](const char* section, const char* key, const Value& value, Quantity quantity) {
     if (open != section) text += fmt::format("\n{}:\n", section);
     open = section;
     text += entry(key, value, quantity, "  ");
   });
+  if (!profile.collectives.empty()) text += "\ncollectives:\n";
+  for (const auto& entry : profile.collectives) text += collective_yaml(entry);
   if (!profile.libraries.empty()) text += "\nlibraries:\n";
   for (const auto& library : profile.libraries) text += library_yaml(library);
   if (!profile.shapes.empty()) text += "\nshapes:\n";

@@ -24,7 +24,8 @@ enum class Command {
   import_nccl_tests,
   collective,
   validate,
-  calibrate_fit
+  calibrate_fit,
+  calibrate_check
 };
 
 // The command line, read and checked by itself.
@@ -58,9 +59,9 @@ struct Arguments {
   std::vector<std::pair<std::string, std::string>> filters;  // validate: (column, value)
   bool operators = false;                                    // validate: the input holds timed operations
   bool layer = false;                                        // validate: or runs of whole layers
-  std::vector<std::string> tables;                           // calibrate fit: files of timed operations
-  // calibrate fit: the profile to start from, "" for the one that the rows name; the library that values go to, "" for
-  // the profile itself; write a poor fit, too
+  std::vector<std::string> tables;                           // calibrate: files of timed operations
+  // calibrate: the profile to start from, or to compare with, "" for the one that the rows name; the library that
+  // values go to, "" for the profile itself; write a poor fit, too
   std::string base, library;
   bool force = false, shapes = false;  // shapes: the timed ones go into the profile, too
   std::string operators_hardware;      // and this profile predicts them all, "" for the one of each row

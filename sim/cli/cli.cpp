@@ -38,6 +38,8 @@ int dispatch(const Context& context) {
       return import_nccl_tests_command(context);
     case Command::calibrate_fit:
       return calibrate_fit_command(context);
+    case Command::calibrate_check:
+      return calibrate_check_command(context);
     case Command::validate:
       if (context.arguments.layer) return validate_layer_command(context);
       return context.arguments.operators ? validate_operators_command(context) : validate_command(context);

@@ -31,6 +31,7 @@ int validate_command(const Context& context);           // 1 when a row has erro
 int validate_operators_command(const Context& context);  // the same, for a table of timed operations
 int validate_layer_command(const Context& context);      // the same, for runs of whole layers on a device
 int calibrate_fit_command(const Context& context);       // 1 when a cost model fits poorly, without --force
+int calibrate_check_command(const Context& context);     // 1 when the machine deviates from its profile
 
 // --strict: throws an Error with each family of operations whose cost model reads an assumed value of the profile.
 void require_evidence(const topology::HardwareProfile& profile);

@@ -97,17 +97,14 @@ std::string points_text(const CollectiveTable& table, const std::string& source)
                      quoted(source));
 }
 
-// The rate of the link that binds on the profile's part; nothing where the profile does not tell.
-std::string link_text(const CollectiveTable& table, const topology::HardwareProfile& profile) {
+}  // namespace
+
+double link_rate(const CollectiveTable& table, const topology::HardwareProfile& profile) {
   const topology::HardwareProfile::Network& network = profile.network;
   const double gpus = network.gpus_per_node.value;
   const bool inside = static_cast<double>(table.nodes) * gpus <= static_cast<double>(network.domain_gpus());
-  const double rate =
-      inside ? network.scale_up_bandwidth.value : network.nic_bandwidth.value * network.nics_per_node.value / gpus;
-  return fmt::format("    link: {} GB/s\n", rate / 1e9);
+  return inside ? network.scale_up_bandwidth.value : network.nic_bandwidth.value * network.nics_per_node.value / gpus;
 }
-
-}  // namespace
 
 std::vector<CollectiveTable> collect(const std::vector<CollectiveRow>& rows) {
   using Key = std::tuple<std::string, std::string, std::int64_t, std::int64_t>;
@@ -162,7 +159,8 @@ std::string tables_yaml(const std::vector<CollectiveTable>& tables, const EntryS
                            topology::collective_names()[static_cast<std::size_t>(kind)], table.ranks, table.nodes);
     if (!settings.fabric.empty() && table.nodes > 1)
       entries += fmt::format("    fabric: {}\n", quoted(settings.fabric));
-    if (settings.profile != nullptr) entries += link_text(table, *settings.profile);
+    if (settings.profile != nullptr)
+      entries += fmt::format("    link: {} GB/s\n", link_rate(table, *settings.profile) / 1e9);
     const std::string source = settings.source.empty() ? joined(table.files) : settings.source;
     entries += settings.form == EntryForm::law ? law_text(table, kind, source) : points_text(table, source);
   }

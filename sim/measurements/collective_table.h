@@ -34,6 +34,10 @@ struct EntrySettings {
 std::string tables_yaml(const std::vector<CollectiveTable>& tables, const EntrySettings& settings,
                         std::vector<std::string>& left_out);
 
+// Bytes/s and direction of the link that binds between the table's ranks on a profile's part: the scale-up port, or a
+// GPU's share of the network cards.
+double link_rate(const CollectiveTable& table, const topology::HardwareProfile& profile);
+
 // A table of measured collectives as CSV, with columns collective, ranks or n_gpus, nodes or n_nodes, size_bytes,
 // time_us, and gpu where there are several parts; other columns are ignored. Rows without a time, and rows of anything
 // but collectives, are passed over.

@@ -81,7 +81,7 @@ std::optional<double> Fields::positive(std::string_view column) {
   return std::nullopt;
 }
 
-std::vector<std::int64_t> Fields::integers(std::string_view column) {
+std::vector<std::int64_t> Fields::integers(std::string_view column, std::int64_t most) {
   const Cell* found = cell(column);
   std::vector<std::int64_t> values;
   if (found == nullptr) return values;
@@ -89,7 +89,7 @@ std::vector<std::int64_t> Fields::integers(std::string_view column) {
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find(';'), rest.size());
     std::int64_t value = 0;
-    if (!parse_whole(trimmed(rest.substr(0, end)), value) || value < 0 || value > kMostCount) {
+    if (!parse_whole(trimmed(rest.substr(0, end)), value) || value < 0 || value > most) {
       fault(column, fmt::format("expected whole numbers >= 0 with semicolons between them, got '{}'",
                                 base::shown_cell(found->text)));
       return {};

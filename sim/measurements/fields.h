@@ -22,7 +22,8 @@ class Fields {
   std::string first_text(std::initializer_list<const char*> columns) const;
   std::optional<std::int64_t> integer(std::string_view column, std::int64_t least = 1, std::int64_t most = kMostCount);
   std::optional<double> positive(std::string_view column);
-  std::vector<std::int64_t> integers(std::string_view column);  // with semicolons between them; empty: none
+  // With semicolons between them, each from 0 to `most`; empty: none.
+  std::vector<std::int64_t> integers(std::string_view column, std::int64_t most = kMostCount);
 
   // As integer(); an empty cell sets the row aside, as its shape is not stated.
   std::int64_t needed(std::string_view column, std::int64_t most = kMostCount);

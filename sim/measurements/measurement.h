@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,10 +44,14 @@ struct Measurement {
   bool backward = false, causal = true;           // attention; dispatch: backward is combine
   bool cache_write = false;                       // attention that also writes keys and values to a paged cache
   Shape shape;
-  std::vector<std::int64_t> group_rows;  // grouped_gemm and moe_layer: rows of each group on this GPU
-  std::optional<double> nic_bandwidth;   // bytes/s a GPU, where the row states it
-  double seconds = 0;                    // > 0 where status is ok
-  bool from_rate = false;                // seconds come from a rate and the FLOPs of the shape
+  std::vector<std::int64_t> group_rows;   // grouped_gemm and moe_layer: rows of each group on this GPU
+  std::optional<double> nic_bandwidth;    // bytes/s a GPU, where the row states it
+  double seconds = 0;                     // > 0 where status is ok
+  bool from_rate = false;                 // seconds come from a rate and the FLOPs of the shape
+  std::vector<std::int64_t> byte_matrix;  // alltoallv: bytes from rank i to rank j at [i * ranks + j]
+  std::string pair;                       // sendrecv: which two ranks of a larger job, "0-3"
+  double sm_mhz = 0;                      // clock while it ran; 0: not told
+  std::string slowdown;                   // what held the clock down meanwhile, as the driver calls it
   Status status = Status::ok;
   std::string reason;               // why it is set aside, or what is wrong with it
   std::vector<base::Fault> faults;  // cells that cannot be read
@@ -58,11 +63,14 @@ double flop_of(const Measurement& measurement);
 // Rows of each group: as even as whole numbers allow, the first groups one more. Groups beyond the rows are empty.
 std::vector<std::int64_t> even_rows(std::int64_t rows, std::int64_t groups);
 
+struct DeviceLines;
+
 struct MeasurementTable {
   std::string file;
   std::vector<std::string> columns;  // of the header, or keys of the objects, in order of appearance
   std::vector<std::string> notes;    // columns that nobody reads
   std::vector<Measurement> rows;
+  std::shared_ptr<const DeviceLines> device;  // lines of moeplan-device that are no rows (device_lines.h); null: none
 };
 
 }  // namespace moeplan::measurements

@@ -107,7 +107,10 @@ Group group_of(const Measurement& row, const HardwareProfile& profile) {
   return group;
 }
 
-double alltoall_s(double bytes, const Group& group, const topology::Cluster& cluster) {
+double alltoall_s(const Measurement& row, const Group& group, const topology::Cluster& cluster) {
+  if (!row.byte_matrix.empty())
+    return cost::all_to_all_time(row.byte_matrix, group.ranks, cluster, group.profile).total_s;
+  const double bytes = row.shape.bytes;
   const auto count = static_cast<double>(group.ranks.size());
   const std::vector<std::int64_t> matrix(group.ranks.size() * group.ranks.size(), std::llround(bytes / count));
   return cost::all_to_all_time(matrix, group.ranks, cluster, group.profile).total_s;
@@ -173,7 +176,7 @@ Prediction communication(const Measurement& row, const HardwareProfile& profile)
   } else if (row.kind.starts_with("reduce_scatter")) {
     result.seconds = ring(cost::Collective::reduce_scatter);
   } else if (row.kind.starts_with("all")) {
-    result.seconds = alltoall_s(bytes, group, cluster);
+    result.seconds = alltoall_s(row, group, cluster);
   } else {
     result.seconds = sendrecv_s(bytes, group, cluster);
   }

@@ -10,6 +10,8 @@
 namespace moeplan::measurements {
 namespace {
 
+constexpr std::int64_t kMostMatrixRanks = 4096;
+
 // A name that says what was timed, without its remarks: "moe_layer_fwd(gate_up ...)" is moe_layer_fwd.
 std::string head_of(const std::string& name) { return name.substr(0, name.find_first_of(" (")); }
 
@@ -148,11 +150,20 @@ void read_attention(Fields& fields, Measurement& row) {
 void read_memory(Fields& fields, Measurement& row) {
   row.family = Family::memory;
   const std::string name = head_of(row.kind);
-  constexpr std::array<const char*, 9> kStreams = {
-      "fp8_static_quant", "hbm_stream_copy", "hbm_stream_add", "hbm_stream_triad", "hbm_stream_mul", "copy", "cast",
-      "swiglu",           "rmsnorm"};
+  constexpr std::array<const char*, 11> kStreams = {"fp8_static_quant",
+                                                    "hbm_stream_copy",
+                                                    "hbm_stream_add",
+                                                    "hbm_stream_triad",
+                                                    "hbm_stream_mul",
+                                                    "copy",
+                                                    "cast",
+                                                    "swiglu",
+                                                    "rmsnorm",
+                                                    "swiglu_backward",
+                                                    "adam"};
   const bool known = std::find(kStreams.begin(), kStreams.end(), name) != kStreams.end() ||
-                     name.starts_with("moe_permute") || name.starts_with("permute") || name == "cross_entropy";
+                     name.starts_with("moe_permute") || name.starts_with("permute") || name == "unpermute" ||
+                     name == "cross_entropy";
   if (!known) return unknown_kind(fields, row);
   row.shape.bytes = static_cast<double>(fields.needed("bytes", kMostBytes));
 }
@@ -178,9 +189,16 @@ void read_collective(Fields& fields, Measurement& row) {
   row.shape.ranks = fields.needed(fields.text("ranks").empty() ? "n_gpus" : "ranks");
   if (const auto rate = fields.positive("nic_GBps_per_gpu")) row.nic_bandwidth = *rate * 1e9;
   if (name == "ep_dispatch" || name == "ep_combine" || name.ends_with("_ll")) return read_dispatch(fields, row);
-  constexpr std::array<const char*, 7> kNames = {"all_reduce", "all_gather", "reduce_scatter", "alltoall",
-                                                 "all2all",    "p2p",        "sendrecv"};
+  constexpr std::array<const char*, 8> kNames = {"all_reduce", "all_gather", "reduce_scatter", "alltoall",
+                                                 "all2all",    "p2p",        "sendrecv",       "alltoallv"};
   if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) return unknown_kind(fields, row);
+  row.pair = fields.text("pair");
+  if (name == "alltoallv") {
+    row.byte_matrix = fields.integers("byte_matrix", kMostBytes);
+    const auto ranks = static_cast<std::size_t>(std::min<std::int64_t>(row.shape.ranks, kMostMatrixRanks));
+    if (row.byte_matrix.size() != ranks * ranks)
+      fields.skip("alltoallv without a byte_matrix of one number a pair of ranks");
+  }
   const char* size = fields.text("size_bytes").empty() ? "bytes" : "size_bytes";
   if (fields.text(size).empty()) return fields.skip("size_bytes is not stated");
   row.shape.bytes = static_cast<double>(fields.integer(size, 0, kMostBytes).value_or(0));
@@ -217,6 +235,8 @@ void read_kind(Fields& fields, Measurement& row) {
   row.dtype = fields.text("dtype");
   row.library = fields.first_text({"library", "kernel", "source"});  // a table of one library may name its source only
   row.distribution = fields.text("distribution");
+  row.slowdown = fields.text("slowdown");
+  row.sm_mhz = fields.positive("sm_mhz").value_or(0);
   const std::string name = head_of(row.kind);
   const bool attention = name.starts_with("sdp_") || name.starts_with("attention") || !fields.text("head_dim").empty();
   const bool grouped = name.starts_with("grouped_gemm") || name == "group_matmul";
@@ -299,8 +319,18 @@ const std::vector<std::string>& known_columns() {
   return names;
 }
 
+const std::vector<std::string>& device_columns() {
+  static const std::vector<std::string> names = {
+      "schema",      "record",        "program",     "driver",     "cuda",         "p10_us",  "p90_us",
+      "uncertainty", "stopped",       "repetitions", "graph",      "graph_reason", "cold_us", "memory_mhz",
+      "power_w",     "temperature_c", "samples_us",  "rotation",   "elements",     "rows",    "ffn",
+      "slowdown",    "sm_mhz",        "pair",        "byte_matrix"};
+  return names;
+}
+
 void read_fields(Measurement& row) {
   Fields fields(row);
+  if (row.status != Status::ok) return;  // set aside before its cells were read
   read_kind(fields, row);
   if (row.gpu.empty() && row.faults.empty()) fields.fault("gpu", "expected the GPU, got an empty cell");
   read_time(fields, row);

@@ -8,6 +8,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/nearest.h"
+#include "measurements/device_lines.h"
 
 namespace moeplan::measurements {
 namespace {
@@ -44,7 +45,7 @@ void note_unknown(MeasurementTable& table) {
     if (!has(table.columns, name)) wanted.push_back(name);
   }
   for (const std::string& name : table.columns) {
-    if (has(known_columns(), name)) continue;
+    if (has(known_columns(), name) || has(device_columns(), name)) continue;
     const std::string hint = base::nearest_hint(name, wanted);
     unknown.push_back(base::shown_cell(name) + (hint.empty() ? "" : " (" + hint + ")"));
   }
@@ -114,7 +115,7 @@ std::optional<std::string> cell_text(const Json& value) {
   return joined;
 }
 
-void parse_json_line(std::string_view line, int number, MeasurementTable& table) {
+void parse_json_line(std::string_view line, int number, DeviceReader& device, MeasurementTable& table) {
   Measurement row;
   row.where = {table.file, number, 0, {}};
   const auto broken = [&](int column, const std::string& message) {
@@ -131,7 +132,6 @@ void parse_json_line(std::string_view line, int number, MeasurementTable& table)
   if (row.faults.empty() && !object.is_object()) broken(1, "expected a JSON object");
   if (row.faults.empty()) {
     for (const auto& [key, value] : object.items()) {
-      if (!has(table.columns, key)) table.columns.push_back(key);
       const std::size_t at = line.find("\"" + key + "\"");
       const base::Where where{table.file, number, at == std::string_view::npos ? 0 : static_cast<int>(at) + 1, key};
       const std::optional<std::string> text = cell_text(value);
@@ -139,19 +139,27 @@ void parse_json_line(std::string_view line, int number, MeasurementTable& table)
       row.cells[key] = {text.value_or(""), where};
     }
   }
+  if (!device.is_row(row)) return;
+  for (const auto& [key, cell] : row.cells) {
+    if (!has(table.columns, key)) table.columns.push_back(key);
+  }
   add_row(std::move(row), table);
 }
 
 void parse_json_lines(std::string_view text, MeasurementTable& table) {
   int number = 0;
+  auto lines = std::make_shared<DeviceLines>();
+  DeviceReader device(*lines);
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.find_first_not_of(" \t") != std::string_view::npos) parse_json_line(line, number, table);
+    if (line.find_first_not_of(" \t") != std::string_view::npos) parse_json_line(line, number, device, table);
   }
+  device.finish(table.file);
+  table.device = std::move(lines);
 }
 
 }  // namespace
@@ -165,7 +173,11 @@ MeasurementTable parse_measurements(std::string_view text, const std::string& fi
   } else {
     parse_csv(text, table);
   }
-  if (table.rows.empty()) throw base::Error({file, 1, 0, {}}, "no rows after the header");
+  const bool has_values = table.device != nullptr && !table.device->values.empty();
+  if (table.rows.empty() && !has_values) {
+    if (table.device != nullptr && !table.device->set_aside.empty()) throw base::Error(table.device->set_aside);
+    throw base::Error({file, 1, 0, {}}, "no rows after the header");
+  }
   note_unknown(table);
   return table;
 }

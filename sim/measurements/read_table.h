@@ -19,6 +19,8 @@ void keep_where(MeasurementTable& table, const std::string& column, const std::s
 
 // The columns that rows are read from.
 const std::vector<std::string>& known_columns();
+// What lines of moeplan-device say beside: samples, clocks, versions.
+const std::vector<std::string>& device_columns();
 // Fills a measurement from its cells, its where, id and faults being set.
 void read_fields(Measurement& row);
 

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/check.h"
 #include "calibrate/fit.h"
 #include "routing/trace.h"
 #include "search/chunk_sweep.h"
@@ -54,6 +55,9 @@ std::string validate_markdown(const search::Validation& validation);
 // calibrate fit.
 std::string calibrate_text(const calibrate::Fit& fit);
 std::string calibrate_json(const calibrate::Fit& fit);
+// calibrate check.
+std::string check_text(const calibrate::MachineCheck& check);
+std::string check_json(const calibrate::MachineCheck& check);
 
 // validate --layer.
 std::string layers_text(const search::LayerValidation& validation);

@@ -8,6 +8,7 @@
 
 #include "base/csv.h"
 #include "base/nearest.h"
+#include "measurements/device_lines.h"
 #include "measurements/predict.h"
 
 namespace moeplan::search {
@@ -150,6 +151,10 @@ OperatorValidation validate_operators(const measurements::MeasurementTable& tabl
   OperatorValidation result;
   result.file = table.file;
   result.notes = table.notes;
+  if (table.device != nullptr) {
+    for (const base::Fault& fault : table.device->set_aside)
+      result.notes.push_back("set aside: " + base::format_fault(fault));
+  }
   for (const Measurement& row : table.rows) {
     result.rows.push_back(judge(row, profiles, fixed));
     const Status status = result.rows.back().status;

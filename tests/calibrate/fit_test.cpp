@@ -119,6 +119,49 @@ TEST_CASE("synthetic attention with 5 % noise gives back rates, half lengths and
     CHECK_MESSAGE(fitted(fit, key) == doctest::Approx(topology::value_at(truth, key)->value).epsilon(0.15), key);
 }
 
+TEST_CASE("synthetic memory-bound operations with 5 % noise give back floor, bandwidth and efficiency to 3 %") {
+  topology::HardwareProfile truth = h200();
+  truth.libraries.clear();
+  truth.memory_bound.floor.value = 3e-6;
+  truth.memory_bound.bandwidth.value = 3.5e12;
+  truth.memory_bound.permute_efficiency.value = 0.8;
+  std::vector<std::string> lines;
+  for (const char* kind : {"hbm_stream_copy", "cast", "swiglu", "adam", "permute_rows", "unpermute"})
+    for (int shift = 16; shift < 34; ++shift)
+      for (const int odd : {4, 5, 7})
+        lines.push_back(fmt::format("H200,{},{}", kind, (std::int64_t{odd} << shift) / 4));
+  const Synthetic table = synthetic("gpu,kind,bytes", lines, truth, 0.05);
+  const Fit fit = fit_profile(table.pointers(), h200(), {"", "synthetic.csv", false});
+  for (const char* key : {"memory_bound.floor", "memory_bound.bandwidth", "memory_bound.permute_efficiency"})
+    CHECK_MESSAGE(fitted(fit, key) == doctest::Approx(topology::value_at(truth, key)->value).epsilon(0.03), key);
+  // What is left is the noise: the spread that goes into the profile is its 5 %, within a quarter.
+  REQUIRE(fit.spreads.size() == 1);
+  CHECK(fit.spreads[0].key == "memory_bound.spread");
+  CHECK(fit.spreads[0].value == doctest::Approx(0.05).epsilon(0.25));
+  CHECK(fit.profile.memory_bound.spread->value == fit.spreads[0].value);
+}
+
+TEST_CASE("synthetic grouped products of balanced and skewed rows with 5 % noise give back the efficiency to 3 %") {
+  topology::HardwareProfile truth = h200();
+  truth.libraries.clear();
+  topology::set_value(truth, "grouped_gemm.efficiency", {0.7, topology::Evidence::assumed, ""});
+  topology::set_value(truth, "grouped_gemm.group_overhead", {1e-6, topology::Evidence::assumed, ""});
+  std::vector<std::string> lines;
+  for (const int groups : {8, 32, 64, 128})
+    for (const int each : {64, 256, 512, 1024})
+      for (const char* sizes : {"1536,2048", "2048,768", "4096,7168"})
+        for (const bool skewed : {false, true}) {
+          std::string rows;
+          for (int group = 0; group < groups; ++group)
+            rows += fmt::format("{}{}", group == 0 ? "" : ";", skewed ? each * (group % 4) * 2 / 3 : each);
+          lines.push_back(fmt::format("H200,grouped_gemm_fwd,bf16,{},{}", sizes, rows));
+        }
+  const Synthetic table = synthetic("gpu,op,dtype,n,k,group_rows", lines, truth, 0.05);
+  const Fit fit = fit_profile(table.pointers(), h200(), {"", "synthetic.csv", false});
+  CHECK(fitted(fit, "grouped_gemm.efficiency") == doctest::Approx(0.7).epsilon(0.03));
+  CHECK(fitted(fit, "grouped_gemm.group_overhead") == doctest::Approx(1e-6).epsilon(0.25));
+}
+
 TEST_CASE("a sustained rate above the peak that was fitted goes, one below it stays") {
   topology::HardwareProfile truth = h200(), base = h200();
   truth.gemm.peak.value = 600e12;

@@ -96,4 +96,67 @@ TEST_CASE(
   CHECK(moeplan({"calibrate", "fit", folder.at("missing.csv")}).status == 2);
 }
 
+TEST_CASE("calibrate fit takes a log of nccl-tests as an entry of the profile, its errors as the network's spread") {
+  const Folder folder;
+  const std::string log = std::string(MOEPLAN_SOURCE_DIR) + "/tests/data/measurements/all_reduce_8.log";
+  const std::string profile = folder.at("ours.yaml");
+  const Result fit = moeplan({"calibrate", "fit", log, "-o", profile, "--json", folder.at("fit.json")});
+  REQUIRE(fit.status == 0);
+  CHECK(holds(fit.out, "h100-sxm fitted"));
+  const json document = json::parse(content_of(folder.at("fit.json")));
+  REQUIRE(document["collectives"].size() == 1);
+  const json& entry = document["collectives"][0];
+  CHECK(entry["ranks"] == 8);
+  CHECK(entry["nodes"] == 1);
+  // The log was written with 16 us and 480 GB/s.
+  CHECK(entry["latency_s"].get<double>() == doctest::Approx(16e-6).epsilon(0.03));
+  CHECK(entry["bandwidth_bytes_per_s"].get<double>() == doctest::Approx(480e9).epsilon(0.03));
+  CHECK(document["spreads"][0]["key"] == "network.spread");
+  const std::string text = content_of(profile);
+  CHECK(holds(text, "collectives:\n"));
+  CHECK(holds(text, "all_reduce_8.log"));
+  CHECK(moeplan({"calibrate", "fit", log, "--base", profile}).status == 0);  // it reads back
+  CHECK(moeplan({"calibrate", "fit", log, "--base", "h200-sxm"}).status == 2);
+}
+
+TEST_CASE(
+    "calibrate fit takes values that moeplan-device read off, and tells what its run left out and where it was cut") {
+  const Folder folder;
+  const std::string common = R"("program":"moeplan-device 0.1.0","gpu":"NVIDIA H200","driver":"580","cuda":"13.0",)";
+  const auto line = [&](const std::string& record, const std::string& fields) {
+    return R"({"schema":"moeplan.device/1","record":")" + record + "\"," + common + fields + "}\n";
+  };
+  const std::string run = folder.write(
+      "run.jsonl", line("device", R"("max_sm_mhz":1980)") +
+                       line("value", R"("key":"host.launch","value":2.5e-06,"how":"a loop")") +
+                       line("left_out", R"("what":"attention","why":"no library")") +
+                       line("value", R"("key":"overheads.context","value":600000000,"how":"free memory")"));
+  const std::string profile = folder.at("ours.yaml");
+  const Result fit = moeplan({"calibrate", "fit", run, "-o", profile});
+  REQUIRE(fit.status == 0);
+  CHECK(holds(fit.err, "note: not measured: attention: no library"));
+  CHECK(holds(fit.err, "the last run has no end line"));
+  CHECK(holds(fit.out, "host.launch"));
+  CHECK(holds(content_of(profile), "{ value: 2.5 us, evidence: measured, source: \"run.jsonl: a loop\" }"));
+}
+
+TEST_CASE("calibrate check says whether a machine is what its profile says") {
+  const Folder folder;
+  const std::string good = folder.write("good.csv", gemm_table(1)), slow = folder.write("slow.csv", gemm_table(1.3));
+  const Result same = moeplan({"calibrate", "check", good});
+  CHECK(same.status == 0);
+  CHECK(holds(same.out, "As h200-sxm"));
+  const Result other =
+      moeplan({"calibrate", "check", slow, "--hardware", "h200-sxm", "--json", folder.at("check.json")});
+  CHECK(other.status == 1);
+  CHECK(holds(other.out, "DEVIATES from h200-sxm"));
+  CHECK(holds(other.out, "dense GEMM bf16 takes 1.30 times what the profile says"));
+  const json document = json::parse(content_of(folder.at("check.json")));
+  CHECK(document["schema"] == "moeplan.check/1");
+  CHECK(document["deviates"] == true);
+  CHECK(document["findings"][0]["measured_over_expected"].get<double>() == doctest::Approx(1.3).epsilon(1e-4));
+  CHECK(moeplan({"calibrate", "check", good, "--base", "h200-sxm"}).status == 2);  // that is an option of fit
+  CHECK(moeplan({"calibrate", "check"}).status == 2);
+}
+
 }  // namespace moeplan::cli

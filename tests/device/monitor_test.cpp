@@ -14,7 +14,7 @@ TEST_CASE("reasons of lower clocks have names, and idling is none") {
 TEST_CASE("the power cap alone is how these parts run, the others make timings slower than the part can be") {
   CHECK_FALSE(is_slowed(0));
   CHECK_FALSE(is_slowed(0x1 | 0x4));
-  for (const std::uint64_t bit : {0x2, 0x8, 0x10, 0x20, 0x40, 0x80}) CHECK(is_slowed(bit | 0x4));
+  for (const std::uint64_t bit : {0x2U, 0x8U, 0x10U, 0x20U, 0x40U, 0x80U}) CHECK(is_slowed(bit | 0x4));
 }
 
 TEST_CASE("a device that NVML does not know gives no reading and a reason") {

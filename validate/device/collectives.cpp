@@ -141,7 +141,7 @@ int collectives_command(const std::vector<std::string>& words) {
   }
   const std::string wrong = group.check();
   if (!wrong.empty()) throw std::runtime_error(wrong);
-  if (writer && group.memory_bytes() > 0)
+  if (writer && group.ranks() > 1 && group.memory_bytes() > 0)
     write_value(*writer, "overheads.communicator", group.memory_bytes(),
                 "free memory before the communicator, less that after its first collectives, on one GPU");
   Session session(group, writer.get(), settings);

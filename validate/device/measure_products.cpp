@@ -84,6 +84,7 @@ void measure_products(Run& run, const Budget& budget, const std::vector<std::int
     const Operands operands(*product, sets, run.seed, run.timer.stream());
     TimingOptions options;
     options.rotation = sets;
+    options.cold = true;
     options.stopping.most_seconds = 0.1;
     const Timing timing = run.timer.time(
         [&](cudaStream_t stream, std::int64_t round) { operands.run(*product, workspace, round % sets, stream); },

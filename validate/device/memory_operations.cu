@@ -65,6 +65,7 @@ class Operations {
         rotation_for(static_cast<double>(read + written), run_.timer.properties().l2CacheSize, kMostSets), room);
     TimingOptions options;
     options.rotation = sets;
+    options.cold = true;
     options.stopping.most_seconds = 0.15;
     const Timing timing = run_.timer.time(
         [&](cudaStream_t stream, std::int64_t round) {

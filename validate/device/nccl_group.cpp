@@ -169,8 +169,10 @@ Transfer NcclGroup::alltoallv(const std::vector<std::int64_t>& matrix) const {
 
 void NcclGroup::run(const Transfer& transfer) {
   MOEPLAN_NCCL(ncclGroupStart());
-  for (const auto& local : locals_)
+  for (const auto& local : locals_) {
+    MOEPLAN_CUDA(cudaSetDevice(local->device));
     transfer.enqueue(local->rank, local->send.data(), local->receive.data(), local->comm, local->stream->get());
+  }
   MOEPLAN_NCCL(ncclGroupEnd());
 }
 
@@ -180,8 +182,8 @@ void NcclGroup::reserve(const Transfer& transfer) {
     if (local->send.bytes() < transfer.send_bytes) {
       local->send = Buffer();
       local->send = Buffer(transfer.send_bytes);
-      fill_random(local->send.data(), transfer.send_bytes / sizeof(float), Element::fp32, 1, 17 + local->rank,
-                  local->stream->get());
+      fill_random(local->send.data(), transfer.send_bytes / sizeof(float), Element::fp32, 1,
+                  17 + static_cast<std::uint64_t>(local->rank), local->stream->get());
     }
     if (local->receive.bytes() < transfer.receive_bytes) {
       local->receive = Buffer();

@@ -23,7 +23,7 @@ class Graph {
     const cudaError_t ended = cudaStreamEndCapture(stream, &graph_);
     if (ended != cudaSuccess && reason_.empty()) reason_ = cudaGetErrorString(ended);
     if (reason_.empty()) {
-      const cudaError_t made = cudaGraphInstantiate(&replay_, graph_, 0);
+      const cudaError_t made = cudaGraphInstantiateWithFlags(&replay_, graph_, 0);
       if (made != cudaSuccess) reason_ = cudaGetErrorString(made);
     }
     if (!reason_.empty()) {
