@@ -212,6 +212,24 @@ void store_values(const FitOptions& options, Fit& fit) {
   }
 }
 
+// Kernels that hold x of N multiprocessors leave N - x to products beside them: N / (N - x) times as long.
+void note_overlaps(const FitOptions& options, Fit& fit) {
+  const double all = fit.profile.device.sm_count.value;
+  for (const measurements::Overlap& overlap : options.overlaps) {
+    const double ratio = overlap.beside_s / overlap.alone_s;
+    const auto held = static_cast<double>(overlap.sms);
+    if (overlap.copy == "sms" && held > 0 && held < all) {
+      fit.notes.push_back(
+          fmt::format("products beside a copy kernel on {} multiprocessors take {:.3f} times as long; "
+                      "the models say {:.3f}",
+                      overlap.sms, ratio, all / (all - held)));
+    } else if (overlap.copy != "sms") {
+      fit.notes.push_back(fmt::format("products beside a copy engine ({}) take {:.3f} times as long; the models say 1",
+                                      overlap.copy, ratio));
+    }
+  }
+}
+
 void store_collectives(Fit& fit) {
   auto& entries = fit.profile.collectives;
   const auto key = [](const topology::CollectiveEntry& entry) {
@@ -337,6 +355,7 @@ Fit fit_profile(const std::vector<const Measurement*>& rows, const HardwareProfi
     for (const FittedValue& value : family.values)
       topology::set_value(fit.profile, value.key, *topology::value_at(working, value.key));
   }
+  note_overlaps(options, fit);
   store_collectives(fit);
   store_values(options, fit);
   store_spreads(options.source, fit);

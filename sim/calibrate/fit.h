@@ -73,6 +73,7 @@ struct FitOptions {
   // All of the part: rows of logs of collectives, and values that need no fit; they are ignored for a library.
   std::vector<measurements::CollectiveRow> collectives = {};
   std::vector<measurements::ReadOffValue> values = {};
+  std::vector<measurements::Overlap> overlaps = {};  // decide nothing; notes set them beside what the models assume
 };
 
 // Rows with status ok, all of the GPU of `base`. Families without enough rows (two for each value) keep their values,
@@ -87,6 +88,12 @@ std::vector<CollectiveFit> fit_collectives(const std::vector<measurements::Colle
                                            std::vector<std::string>& notes);
 // Measured collectives as rows of logs; pairs of a larger job and uneven exchanges are none.
 std::vector<measurements::CollectiveRow> collective_rows(const std::vector<const measurements::Measurement*>& rows);
+
+// A run of moeplan-device measures grouped products and attention through every library that it finds; values of a
+// profile are of one. Of such rows those of the library that is fastest on most shapes, with a note on the others; all
+// other rows as they are.
+std::vector<const measurements::Measurement*> of_fastest_libraries(
+    const std::vector<const measurements::Measurement*>& rows, std::vector<std::string>& notes);
 
 // The standard deviation of a normal distribution whose sizes have that median: it lies at 0.6745 of one.
 inline constexpr double kMedianOfSizes = 0.6745;

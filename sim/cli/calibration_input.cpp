@@ -127,6 +127,7 @@ CalibrationInput read_calibration_input(const Arguments& arguments, std::ostream
     for (const std::string& left : table.device->left_out) err << "note: not measured: " << left << "\n";
     const measurements::DeviceLines& device = *table.device;
     input.devices.insert(input.devices.end(), device.devices.begin(), device.devices.end());
+    input.options.overlaps.insert(input.options.overlaps.end(), device.overlaps.begin(), device.overlaps.end());
     input.options.values.insert(input.options.values.end(), device.values.begin(), device.values.end());
   }
   for (const Measurement& row : input.of_logs) take(row);
@@ -142,7 +143,11 @@ CalibrationInput read_calibration_input(const Arguments& arguments, std::ostream
   };
   std::erase_if(input.rows, [&](const Measurement* row) { return is_other(row->gpu, row->where); });
   std::erase_if(input.options.values, [&](const auto& value) { return is_other(value.gpu, value.where); });
+  std::erase_if(input.options.overlaps, [&](const auto& overlap) { return is_other(overlap.gpu, overlap.where); });
   std::erase_if(input.devices, [&](const auto& device) { return is_other(device.gpu, device.where); });
+  std::vector<std::string> notes;
+  input.rows = calibrate::of_fastest_libraries(input.rows, notes);
+  for (const std::string& note : notes) err << "note: " << note << "\n";
   input.options.collectives = calibrate::collective_rows(input.rows);
   aside.write(err);
   if (input.rows.empty() && input.options.values.empty())

@@ -1,13 +1,13 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <map>
 #include <span>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/op_costs.h"
+#include "engine/picoseconds.h"
 #include "engine/step.h"
 #include "plan/plan.h"
 
@@ -19,6 +19,7 @@ class PlanSource : public ProgramSource {
  public:
   // Runs the ranks that stand for all (plan.fold); its numbers of ranks count those.
   explicit PlanSource(const plan::Plan& plan);
+  ~PlanSource() override;
   std::int64_t rank_of(std::int64_t standing) const { return standing_[static_cast<std::size_t>(standing)]; }
   std::int64_t standing_of(std::int64_t rank) const;
   std::int64_t ranks() const override;
@@ -26,8 +27,9 @@ class PlanSource : public ProgramSource {
   void rendezvous_durations(std::int64_t key, std::span<const std::int64_t> ranks,
                             std::span<std::int64_t> duration_ps) override;
   void done(std::int64_t standing, const OpTimes& times) override;
-  const RankTime& time_of(std::int64_t standing) const { return states_[static_cast<std::size_t>(standing)].time; }
-  double clock_s(std::int64_t standing) const;  // end of the rank's last op
+  const PartsPs& parts_of(std::int64_t standing) const { return states_[static_cast<std::size_t>(standing)].parts; }
+  // End of the rank's last op that a next one would wait for.
+  std::int64_t clock_ps(std::int64_t standing) const { return states_[static_cast<std::size_t>(standing)].clock_ps; }
   // Times of every op of one of them are added to `times`, in program order.
   void record(std::int64_t standing, std::vector<OpTimes>* times) {
     recorded_ = standing;
@@ -46,9 +48,8 @@ class PlanSource : public ProgramSource {
     // Running times of each lane's exchanges beside another microbatch, since an op of the lane last waited.
     std::array<std::int64_t, 3> exchange_run_ps{};
     std::int64_t gathered_run_ps = 0, scattered_run_ps = 0;  // of tensor-parallel exchanges beside products
-    std::int64_t received_run_ps =
-        0;  // running time of pipeline transfers posted ahead, since an op last waited for one
-    RankTime time;
+    std::int64_t received_run_ps = 0;  // of pipeline transfers posted ahead, since an op last waited for one
+    PartsPs parts;
   };
   // What a rendezvous needs to know when its last member arrives; made by the first.
   struct Meeting {
@@ -56,38 +57,20 @@ class PlanSource : public ProgramSource {
     const plan::Visit* visit = nullptr;
     std::int64_t rank = 0;
   };
-  const plan::Op* find(std::int64_t rank, Cursor& cursor, const plan::Visit** visit) const;
-  double duration_s(const plan::Op& op, const plan::Visit& visit, std::int64_t rank);
+  struct Facts;
+  const std::vector<Facts>& facts_of(std::int32_t block, schedule::Direction direction);
+  const Facts* find(std::int64_t rank, Cursor& cursor, const plan::Visit** visit);
   void share_multiprocessors(const plan::Op& op, TimedOp& out) const;
   void meet(const plan::Op& op, const plan::Visit& visit, std::int64_t standing, TimedOp& out);
-  // Fill finish_ with the seconds of each member, by the rows of the decision.
-  void all_to_all_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
-                            std::span<const std::int64_t> ranks);
-  void dispatch_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
-                          std::span<const std::int64_t> ranks);
-  double collective_s(const plan::Op& op, std::int64_t bytes, std::span<const std::int64_t> ranks);
   static std::int64_t all_exchanges_ps(const State& state);
   void attribute(State& state, const plan::Op& op, plan::Lane lane, const OpTimes& times);
 
-  // The standing ranks of a group, and all its ranks.
-  struct Group {
-    std::int32_t standing = 0;
-    std::vector<std::int64_t> ranks;
-    std::vector<std::size_t> places;  // of the standing ones in `ranks`
-  };
-  const Group& group_of(topology::GroupKind kind, std::int64_t rank);
-  // Seconds of every rank of the group into finish_.
-  void group_durations(const plan::Op& op, const plan::Visit& visit, std::int64_t rank,
-                       std::span<const std::int64_t> ranks);
-
   const plan::Plan& plan_;
   std::vector<std::int64_t> standing_;
-  std::map<std::pair<int, std::int64_t>, Group> groups_;
+  OpCosts costs_;
+  std::vector<std::vector<Facts>> facts_;  // [3 * block + direction]
   std::vector<State> states_;
   std::unordered_map<std::int64_t, Meeting> meetings_;
-  std::map<std::tuple<int, std::int64_t, std::int64_t, std::int64_t>, double> collective_memo_;
-  std::vector<std::int64_t> matrix_;
-  std::vector<double> finish_;
   std::int64_t recorded_ = -1;
   std::vector<OpTimes>* times_ = nullptr;
 };

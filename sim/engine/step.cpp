@@ -1,7 +1,10 @@
 #include "engine/step.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
+#include "engine/lockstep.h"
 #include "engine/plan_source.h"
 
 namespace moeplan::engine {
@@ -26,26 +29,53 @@ void TimeParts::add(const TimeParts& other, double weight) {
   host_s += weight * other.host_s;
 }
 
-StepTime run_step(const plan::Plan& plan) {
+namespace {
+
+// By max-plus over single ops: any plan.
+StandingTimes run_ops(const plan::Plan& plan) {
   PlanSource source(plan);
-  const RunResult result = run_max_plus(source);
+  RunResult result = run_max_plus(source);
+  StandingTimes times;
+  times.finish_ps = std::move(result.finish_ps);
+  times.makespan_ps = result.makespan_ps;
+  times.ops = result.ops;
+  for (std::int64_t standing = 0; standing < source.ranks(); ++standing) {
+    times.clock_ps.push_back(source.clock_ps(standing));
+    times.parts.push_back(source.parts_of(standing));
+  }
+  return times;
+}
+
+StepTime summarise(const plan::Plan& plan, const StandingTimes& times) {
   StepTime step;
-  step.step_s = static_cast<double>(result.makespan_ps) * 1e-12;
-  step.ops = result.ops;
-  const std::int64_t ranks = plan.scenario->layout.world;
-  for (std::int64_t r = 0; r < ranks; ++r) {
-    const std::int64_t standing = source.standing_of(r);
-    RankTime time = source.time_of(standing);
+  step.step_s = static_cast<double>(times.makespan_ps) * kPicosecond;
+  step.ops = times.ops;
+  const auto& layout = plan.scenario->layout;
+  step.ranks.reserve(static_cast<std::size_t>(layout.world));
+  for (std::int64_t r = 0; r < layout.world; ++r) {
+    const auto standing = static_cast<std::size_t>(plan.stage_of(r) * plan.fold + r % layout.stage_size() % plan.fold);
+    RankTime time;
     time.rank = r;
-    time.finish_s = static_cast<double>(result.finish_ps[static_cast<std::size_t>(standing)]) * 1e-12;
+    time.finish_s = static_cast<double>(times.finish_ps[standing]) * kPicosecond;
+    time.busy_s = times.parts[standing].busy_s();
+    time.parts = times.parts[standing].seconds();
     // What is left: the host's own tail, then waiting for the ranks that finish later.
-    time.parts.host_s += time.finish_s - source.clock_s(standing);
+    time.parts.host_s += time.finish_s - static_cast<double>(times.clock_ps[standing]) * kPicosecond;
     time.parts.bubble_s += step.step_s - time.finish_s;
-    step.mean.add(time.parts, 1.0 / static_cast<double>(ranks));
+    step.mean.add(time.parts, 1.0 / static_cast<double>(layout.world));
     step.ranks.push_back(time);
   }
   return step;
 }
+
+}  // namespace
+
+StepTime run_step(const plan::Plan& plan) {
+  std::optional<StandingTimes> times = run_lockstep(plan);
+  return summarise(plan, times ? *times : run_ops(plan));
+}
+
+StepTime run_step_by_ops(const plan::Plan& plan) { return summarise(plan, run_ops(plan)); }
 
 std::vector<std::vector<OpClock>> op_clocks(const plan::Plan& plan, std::int64_t rank) {
   PlanSource source(plan);
@@ -55,7 +85,6 @@ std::vector<std::vector<OpClock>> op_clocks(const plan::Plan& plan, std::int64_t
   std::vector<std::vector<OpClock>> clocks;
   OpClock now;
   std::size_t next = 0;
-  constexpr double kPicosecond = 1e-12;
   for (const plan::Visit& visit : plan.program_of(rank).visits) {
     const plan::Block& block = plan.blocks[static_cast<std::size_t>(visit.block)];
     const auto& ops = plan::ops_of(block, visit.direction);

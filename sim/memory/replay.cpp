@@ -67,8 +67,14 @@ RankMemory replay(const plan::Plan& plan, std::int64_t rank) {
   const plan::Program& program = plan.program_of(rank);
   Best iteration, step;
   Walk walk(plan, rank);
+  std::size_t visit_now = program.visits.size();
+  bool in_step = false;  // of visit_now
   walk.run([&](std::size_t v, std::size_t o, const Walk::Live& live) {
-    Best& best = is_step(plan, program.visits[v]) ? step : iteration;
+    if (v != visit_now) {
+      visit_now = v;
+      in_step = is_step(plan, program.visits[v]);
+    }
+    Best& best = in_step ? step : iteration;
     if (live.bytes > best.bytes) best = Best{live.bytes, v, o, live.by_kind};
     memory.host_bytes = std::max(memory.host_bytes, live.host_bytes);
     memory.routed_peak_bytes = std::max(memory.routed_peak_bytes, live.routed_bytes);
@@ -148,18 +154,23 @@ double closed_form_activation_bytes(const plan::Plan& plan, std::int64_t rank) {
   const bool full = scenario.recompute.granularity == scenario::RecomputeGranularity::full;
   const bool module = scenario.recompute.granularity == scenario::RecomputeGranularity::selective &&
                       scenario.recompute.has(scenario::RecomputeModule::moe);
+  std::vector<std::size_t> own_layers;
+  for (std::size_t l = 0; l < layer_ids.size(); ++l)
+    if (scenario.stages.holds(stage, layer_ids[l])) own_layers.push_back(l);
   double largest_chunk = 0, largest_sum = 0;
   bool kept = false;
   for (std::int64_t mb = 0; mb < scenario.microbatches(); ++mb) {
     double sum_of_layers = 0;
-    for (std::size_t l = 0; l < layer_ids.size(); ++l) {
-      if (!scenario.stages.holds(stage, layer_ids[l])) continue;
-      const auto& decision = plan.decision(static_cast<std::int64_t>(l), mb, group);
+    for (const std::size_t l : own_layers) {
+      const std::size_t number = plan.decision_number(static_cast<std::int64_t>(l), mb, group);
+      const auto& decision = plan.decisions[number];
       const bool retained = decision.backward == policy::RoutedBackward::kept_retained;
       if (decision.backward == policy::RoutedBackward::kept || retained) kept = true;
       double rows = 0;
-      for (const auto& chunk : retained ? decision.backward_rows : decision.forward_rows)
-        rows += static_cast<double>(chunk.received(member));
+      const std::size_t chunks = (retained ? decision.backward_rows : decision.forward_rows).size();
+      for (std::size_t chunk = 0; chunk < chunks; ++chunk)
+        rows += static_cast<double>(plan.summed_rows(
+            number, {plan::Rows::Kind::received, retained, static_cast<std::int16_t>(chunk)}, member, false));
       sum_of_layers += rows;
       largest_chunk = std::max(largest_chunk, rows / static_cast<double>(decision.chunks));
     }

@@ -1,55 +1,19 @@
 #include "plan/decide.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <numeric>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "plan/replica_costs.h"
 
 namespace moeplan::plan {
 
 namespace {
-
-// Runs work(i) for i in [0, count) on a few threads; results go to their own places, so the order does not matter. The
-// first exception by index is rethrown.
-template <class Work>
-void parallel_for(std::size_t count, int threads, const Work& work) {
-  const std::size_t workers = std::min<std::size_t>(static_cast<std::size_t>(std::max(threads, 1)), count);
-  if (workers <= 1) {
-    for (std::size_t i = 0; i < count; ++i) work(i);
-    return;
-  }
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::size_t failed_at = count;
-  std::exception_ptr failure;
-  {
-    std::vector<std::jthread> pool;
-    for (std::size_t w = 0; w < workers; ++w)
-      pool.emplace_back([&] {
-        for (std::size_t i = next++; i < count; i = next++) {
-          try {
-            work(i);
-          } catch (...) {
-            const std::lock_guard lock(mutex);
-            if (i < failed_at) {
-              failed_at = i;
-              failure = std::current_exception();
-            }
-          }
-        }
-      });
-  }
-  if (failure) std::rethrow_exception(failure);
-}
 
 // MoE layers with those of the MTP blocks behind them: every one has its own decisions.
 std::int64_t routed_layers(const scenario::Scenario& scenario) {
@@ -174,8 +138,9 @@ void decide_all(Plan& plan, int threads) {
   plan.decisions.resize(static_cast<std::size_t>(count));
   plan.decision_of.resize(plan.decisions.size());
   std::iota(plan.decision_of.begin(), plan.decision_of.end(), 0);
-  parallel_for(plan.decisions.size(), threads,
-               [&](std::size_t index) { plan.decisions[index] = decider.decide(static_cast<std::int64_t>(index)); });
+  base::parallel_for(plan.decisions.size(), threads, [&](std::size_t index) {
+    plan.decisions[index] = decider.decide(static_cast<std::int64_t>(index));
+  });
 }
 
 }  // namespace moeplan::plan

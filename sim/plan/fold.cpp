@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -69,9 +68,11 @@ bool links_agree(const Plan& plan, bool members_too) {
     const std::int64_t members =
         kind == GroupKind::dp || kind == GroupKind::edp ? plan.scenario->optimizer.shard_group : 0;
     std::vector<double> first;
-    std::set<std::int64_t> seen;
+    std::vector<char> seen(static_cast<std::size_t>(topology::group_count(layout, kind)), 0);
     for (std::int64_t rank = 0; rank < layout.world; ++rank) {
-      if (!seen.insert(topology::group_index(layout, kind, rank)).second) continue;
+      char& known = seen[static_cast<std::size_t>(topology::group_index(layout, kind, rank))];
+      if (known != 0) continue;
+      known = 1;
       const auto times = signature(plan, topology::group_members(layout, kind, rank), members, exchange);
       if (first.empty()) first = times;
       if (times != first) return false;
@@ -125,15 +126,22 @@ bool mirrors_agree(const Plan& plan) {
 // Every group of a standing rank is closed: what its members are as, is in it.
 bool closed(const Plan& plan, std::int64_t fold) {
   const auto& layout = plan.scenario->layout;
+  std::vector<char> in(static_cast<std::size_t>(layout.world), 0);  // the group at hand
   for (const GroupKind kind : kKinds) {
+    std::vector<char> seen(static_cast<std::size_t>(topology::group_count(layout, kind)), 0);
     for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
       for (std::int64_t i = 0; i < fold; ++i) {
-        const auto members = topology::group_members(layout, kind, stage * layout.stage_size() + i);
-        const std::set<std::int64_t> in(members.begin(), members.end());
+        const std::int64_t standing = stage * layout.stage_size() + i;
+        char& known = seen[static_cast<std::size_t>(topology::group_index(layout, kind, standing))];
+        if (known != 0) continue;
+        known = 1;
+        const auto members = topology::group_members(layout, kind, standing);
+        for (const std::int64_t rank : members) in[static_cast<std::size_t>(rank)] = 1;
         for (const std::int64_t rank : members) {
           const std::int64_t first = plan.stage_of(rank) * layout.stage_size();
-          if (!in.contains(first + (rank - first) % fold)) return false;
+          if (in[static_cast<std::size_t>(first + (rank - first) % fold)] == 0) return false;
         }
+        for (const std::int64_t rank : members) in[static_cast<std::size_t>(rank)] = 0;
       }
     }
   }

@@ -22,6 +22,10 @@ struct Row {
   double experts = 0;
 };
 
+// Recomputed modules: forward reads the states of the host's and the device's random generators; backward reads both,
+// sets those of forward, and sets back what it read (Megatron-LM, core/tensor_parallel/random.py).
+constexpr int kCheckpoint = 8;
+
 // Products and casts of experts are issued from loops in C++: 8.3 us an expert in SimuMax's grouped products on B200
 // (4dcaae5), a fifth of an operation.
 constexpr double kIssue = 0.2;
@@ -83,6 +87,12 @@ void count_host_calls(Block& block, const scenario::Scenario& scenario, const Sh
   for (auto* ops : {&block.forward, &block.backward, &block.weights})
     for (Op& op : *ops)
       if (op.launches > 0) op.calls = calls_of(op, ops != &block.forward, shape.local_experts, rows);
+  bool again = false;
+  for (Op& op : block.backward) {
+    if (op.launches == 0) continue;
+    if (op.recompute && !again) op.calls = static_cast<std::uint16_t>(op.calls + kCheckpoint);
+    again = op.recompute;
+  }
 }
 
 void count_optimizer_calls(Block& block, const scenario::Scenario& scenario, const Shape& shape, std::int64_t stage) {

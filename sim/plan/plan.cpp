@@ -28,31 +28,69 @@ const Program& Plan::program_of(std::int64_t rank) const {
   return programs[static_cast<std::size_t>(folded ? stage_of(rank) : group_of(rank))];
 }
 
-const policy::LayerDecision& Plan::decision(std::int64_t moe_layer, std::int64_t microbatch, std::int64_t group) const {
+std::size_t Plan::decision_number(std::int64_t moe_layer, std::int64_t microbatch, std::int64_t group) const {
   const std::int64_t groups = groups_per_stage();
   const auto at =
       static_cast<std::size_t>((moe_layer * scenario->microbatches() + microbatch) * groups + group % groups);
-  return decisions[static_cast<std::size_t>(decision_of[at])];
+  return static_cast<std::size_t>(decision_of[at]);
+}
+
+const policy::LayerDecision& Plan::decision(std::int64_t moe_layer, std::int64_t microbatch, std::int64_t group) const {
+  return decisions[decision_number(moe_layer, microbatch, group)];
 }
 
 std::int64_t Plan::rows(const Rows& which, const Visit& visit, std::int64_t rank) const {
   if (which.kind == Rows::Kind::none) return 0;
-  const auto& d = decision(visit.moe_layer, visit.microbatch, group_of(rank));
+  const std::size_t number = decision_number(visit.moe_layer, visit.microbatch, group_of(rank));
+  const policy::LayerDecision& d = decisions[number];
   if (which.kind == Rows::Kind::hosted) return d.extra_instances(member_of(rank));
   if (which.kind == Rows::Kind::lent) return d.lent_instances(member_of(rank));
-  const auto& chunks = which.backward ? d.rows_of_backward() : d.forward_rows;
-  const auto& rows = chunks[static_cast<std::size_t>(which.chunk)];
   const std::int64_t etp = scenario->layout.etp;
   switch (which.kind) {
     case Rows::Kind::received:
-      return rows.received(member_of(rank));
+      return summed_rows(number, which, member_of(rank), false);
     case Rows::Kind::arrived:
-      return base::ceil_div(rows.received(member_of(rank)), etp);
+      return base::ceil_div(summed_rows(number, which, member_of(rank), false), etp);
     case Rows::Kind::distinct:
-      return static_cast<std::int64_t>(
-          std::ceil(static_cast<double>(rows.received(member_of(rank))) * distinct_share - kRounding));
+      return static_cast<std::int64_t>(std::ceil(
+          static_cast<double>(summed_rows(number, which, member_of(rank), false)) * distinct_share - kRounding));
     default:
-      return base::ceil_div(rows.sent(member_of(rank)), etp);
+      return base::ceil_div(summed_rows(number, which, member_of(rank), true), etp);
+  }
+}
+
+std::int64_t Plan::summed_rows(std::size_t number, const Rows& which, std::int64_t member, bool sent) const {
+  const policy::LayerDecision& d = decisions[number];
+  const auto chunk = static_cast<std::size_t>(which.chunk);
+  const bool of_backward = which.backward && !d.backward_rows.empty();
+  if (row_sums.size() != decisions.size()) {
+    const auto& rows = (of_backward ? d.backward_rows : d.forward_rows)[chunk];
+    return sent ? rows.sent(member) : rows.received(member);
+  }
+  const std::size_t matrix = (of_backward ? d.forward_rows.size() : 0) + chunk;
+  const std::size_t members = static_cast<std::size_t>(scenario->layout.ep);
+  return row_sums[number][(2 * matrix + (sent ? 1 : 0)) * members + static_cast<std::size_t>(member)];
+}
+
+void sum_rows(Plan& plan) {
+  plan.row_sums.clear();
+  plan.row_sums.reserve(plan.decisions.size());
+  const auto members = static_cast<std::size_t>(plan.scenario->layout.ep);
+  for (const policy::LayerDecision& decision : plan.decisions) {
+    std::vector<std::int32_t>& sums =
+        plan.row_sums.emplace_back(2 * members * (decision.forward_rows.size() + decision.backward_rows.size()), 0);
+    std::int32_t* received = sums.data();
+    for (const auto* list : {&decision.forward_rows, &decision.backward_rows})
+      for (const policy::RoutedRows& rows : *list) {
+        const std::int32_t* entry = rows.matrix.data();
+        std::int32_t* sent = received + members;
+        for (std::size_t i = 0; i < members; ++i)  // fit: all rows of a group do (docs/scenario.md, Bounds)
+          for (std::size_t j = 0; j < members; ++j, ++entry) {
+            received[j] += *entry;
+            sent[i] += *entry;
+          }
+        received += 2 * members;
+      }
   }
 }
 
@@ -75,7 +113,8 @@ Plan undecided(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t 
             .distinct_share = distinct_share(*scenario),
             .fold = scenario->layout.stage_size(),
             .decisions = {},
-            .decision_of = {}};
+            .decision_of = {},
+            .row_sums = {}};
   for (std::int64_t stage = 0; stage < scenario->layout.pp; ++stage) {
     plan.statics.push_back(static_memory(*scenario, stage));
     if (scenario->policies.memfine)
@@ -89,6 +128,7 @@ Plan undecided(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t 
 Plan make_plan(std::shared_ptr<const scenario::Scenario> scenario, std::int64_t iteration, int threads) {
   Plan plan = undecided(std::move(scenario), iteration);
   decide_all(plan, threads);
+  sum_rows(plan);
   plan.fold = equal_ranks(plan);
   write_programs(plan);
   return plan;
@@ -104,6 +144,7 @@ Plan repriced(const Plan& plan, std::shared_ptr<const scenario::Scenario> scenar
   Plan result = undecided(std::move(scenario), plan.iteration);
   result.decisions = plan.decisions;
   result.decision_of = plan.decision_of;
+  result.row_sums = plan.row_sums;
   result.fold = equal_ranks(result);
   write_programs(result);
   return result;

@@ -75,6 +75,7 @@ class Plan {
   }
   // Decision for a MoE layer and microbatch in the EP group `group % groups_per_stage`.
   const policy::LayerDecision& decision(std::int64_t moe_layer, std::int64_t microbatch, std::int64_t group) const;
+  std::size_t decision_number(std::int64_t moe_layer, std::int64_t microbatch, std::int64_t group) const;
   // Rows that an op or tensor of a visit is about, on this rank.
   std::int64_t rows(const Rows& which, const Visit& visit, std::int64_t rank) const;
   std::int64_t bytes(const Size& size, const Visit& visit, std::int64_t rank) const;  // at least 0, not rounded
@@ -82,7 +83,15 @@ class Plan {
   // Those that differ; [(moe_layer * microbatches + microbatch) * groups_per_stage + group in stage] -> which.
   std::vector<policy::LayerDecision> decisions;
   std::vector<std::int32_t> decision_of;
+  // Of each decision, sums over its row matrices: every chunk of forward, then of backward where that has its own; for
+  // each what the members receive, then what they send. Empty: sums are taken anew each time (sum_rows).
+  std::vector<std::vector<std::int32_t>> row_sums;
+  // Received or sent rows of a member in the chunk and direction of `which`.
+  std::int64_t summed_rows(std::size_t decision, const Rows& which, std::int64_t member, bool sent) const;
 };
+
+// Fills plan.row_sums from plan.decisions.
+void sum_rows(Plan& plan);
 
 // Decides every (MoE layer, microbatch, EP group) on `threads` threads (the result does not depend on their number),
 // then writes the programs.

@@ -70,6 +70,23 @@ Json summary_json(const ErrorSummary& s) {
           {"worst", {{"id", s.worst_id}, {"error", s.worst}}}};
 }
 
+Json pairs_json(const std::vector<search::OptionPair>& pairs) {
+  Json list = Json::array();
+  std::int64_t tell = 0, right = 0;
+  for (const search::OptionPair& pair : pairs) {
+    tell += pair.tells ? 1 : 0;
+    right += pair.tells && pair.right ? 1 : 0;
+    list.push_back({{"option", pair.option},
+                    {"from", {{"id", pair.from_id}, {"value", pair.from}}},
+                    {"to", {{"id", pair.to_id}, {"value", pair.to}}},
+                    {"measured_change", pair.measured},
+                    {"predicted_change", pair.predicted},
+                    {"tells", pair.tells},
+                    {"right", pair.right}});
+  }
+  return {{"tell", tell}, {"right", right}, {"pairs", std::move(list)}};
+}
+
 Json intervals_json(const search::Intervals& intervals) {
   return {{"fitted", intervals.fitted},     {"low", intervals.form.low},  {"high", intervals.form.high},
           {"kept_out", intervals.kept_out}, {"inside", intervals.inside}, {"median_width", intervals.width}};
@@ -102,6 +119,10 @@ std::string validate_json(const search::Validation& validation) {
   json["summary"]["intervals"] = {{"coverage", search::kCoverage},
                                   {"step_time_s", intervals_json(validation.step_intervals)},
                                   {"peak_allocated_bytes", intervals_json(validation.allocated_intervals)}};
+  Json& by_framework = json["summary"]["intervals"]["step_time_s_by_framework"] = Json::object();
+  for (const auto& [name, intervals] : validation.step_intervals_by_framework)
+    by_framework[name] = intervals_json(intervals);
+  json["summary"]["options"] = pairs_json(validation.pairs);
   json["warnings"] = validation.notes;
   json["provenance"] = {{"version", kVersion}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -137,8 +137,11 @@ void add_intervals(const search::Validation& validation, std::vector<ValidationP
        {"high / low (median)"},
        {"inside"}},
       {}};
-  for (const auto& [name, intervals] : {std::pair("step time", &validation.step_intervals),
-                                        std::pair("peak allocated", &validation.allocated_intervals)}) {
+  std::vector<std::pair<std::string, const search::Intervals*>> all = {{"step time", &validation.step_intervals}};
+  for (const auto& [name, intervals] : validation.step_intervals_by_framework)
+    all.emplace_back("step time, " + name, &intervals);
+  all.emplace_back("peak allocated", &validation.allocated_intervals);
+  for (const auto& [name, intervals] : all) {
     if (intervals->fitted + intervals->kept_out == 0) continue;
     part.rows.push_back({name, std::to_string(intervals->fitted), fmt::format("{:+.3f}", intervals->form.low),
                          fmt::format("{:+.3f}", intervals->form.high), std::to_string(intervals->kept_out),
@@ -148,6 +151,35 @@ void add_intervals(const search::Validation& validation, std::vector<ValidationP
                                                                 percent(static_cast<double>(intervals->inside) /
                                                                         static_cast<double>(intervals->kept_out)))});
   }
+  if (!part.rows.empty()) parts.push_back(std::move(part));
+}
+
+void add_pairs(const search::Validation& validation, std::vector<ValidationPart>& parts) {
+  ValidationPart part{"One option changed",
+                      "",
+                      {{"option", Align::left},
+                       {"rows", Align::left},
+                       {"from", Align::left},
+                       {"to", Align::left},
+                       {"measured"},
+                       {"predicted"},
+                       {"sign", Align::left}},
+                      {}};
+  std::int64_t tell = 0, right = 0;
+  for (const search::OptionPair& pair : validation.pairs) {
+    tell += pair.tells ? 1 : 0;
+    right += pair.tells && pair.right ? 1 : 0;
+    part.rows.push_back({pair.option, pair.from_id + ", " + pair.to_id, pair.from, pair.to,
+                         signed_percent(pair.measured), signed_percent(pair.predicted),
+                         !pair.tells  ? "too small to tell"
+                         : pair.right ? "right"
+                                      : "wrong"});
+  }
+  part.note = fmt::format(
+      "Runs of one group that differ in one option: step time of the second over that of the first, less 1. Of {} "
+      "pairs "
+      "whose measured change is at least {:.0f} %, the predicted change has the same sign in {}.",
+      tell, 100 * search::kLeastChange, right);
   if (!part.rows.empty()) parts.push_back(std::move(part));
 }
 
@@ -202,6 +234,7 @@ std::vector<ValidationPart> validation_parts(const search::Validation& validatio
   add_summary(validation, "Peak reserved", &SummaryLine::reserved, parts);
   add_summary(validation, "Device memory", &SummaryLine::device, parts);
   add_intervals(validation, parts);
+  add_pairs(validation, parts);
   add_ranks(validation, parts);
   add_times(validation, parts);
   add_memory(validation, parts);

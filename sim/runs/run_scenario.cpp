@@ -53,8 +53,8 @@ class Mapper {
       sections += (this->*section)();
     }
     if (!result_.faults.empty() || !result_.missing.empty()) return std::move(result_);
-    result_.yaml =
-        head() + model() + fmt::format("cluster: {{ hardware: {}, gpus: {} }}\n", run_.gpu, *run_.gpus) + sections;
+    result_.yaml = head() + model() +
+                   fmt::format("cluster: {{ hardware: {}, gpus: {}{} }}\n", run_.gpu, *run_.gpus, library()) + sections;
     return std::move(result_);
   }
 
@@ -110,6 +110,9 @@ class Mapper {
              ": simulated as megatron");
     }
   }
+
+  // NeMo Automodel runs Transformer Engine's attention where torchtitan runs PyTorch's own.
+  std::string library() const { return run_.framework == "automodel" ? ", kernel_library: none" : ""; }
 
   std::int64_t stages() const { return run_.pp.value_or(1) * run_.vpp.value_or(1); }
 
@@ -205,7 +208,10 @@ class Mapper {
       }
     }
     fp8_parameters(section);
-    if (!run_.cuda_graph.empty() && run_.cuda_graph != "none") {
+    if (captures_iteration()) {
+      section.add("cuda_graph_impl", "full_iteration");
+      assume("cuda_graph: full_iteration, as recipes of Megatron-Bridge in mxfp8 for Grace hosts set it from 26.06 on");
+    } else if (!run_.cuda_graph.empty() && run_.cuda_graph != "none") {
       section.add("cuda_graph_impl", run_.cuda_graph);
       section.add_list("cuda_graph_scope", run_.cuda_graph_scope);
     } else if (run_.cuda_graph.empty() && moe_ && from("Megatron-Bridge") && run_.gpu.starts_with("gb")) {
@@ -224,6 +230,27 @@ class Mapper {
       assume("gradients are reduced and parameters gathered beside the layers, as recipes of Megatron-Bridge do");
     }
     return section.text();
+  }
+
+  // What recipes of Megatron-Bridge set for MoE models and a row of theirs leaves open (NVIDIA-NeMo/Megatron-Bridge,
+  // scripts/performance/configs, 0fa501ac of autumn 2025 to 04264182): from 26.06 on mxfp8 on Grace hosts captures the
+  // iteration, sends by hybridep and overlaps exchanges; DeepSeek-V3 sends by the flex dispatcher everywhere, and
+  // Qwen3-235B on H100 overlaps exchanges.
+  bool captures_iteration() const {
+    constexpr int kFrom = 2606;
+    return run_.cuda_graph.empty() && moe_ && from("Megatron-Bridge") && run_.gpu.starts_with("gb") &&
+           run_.precision == "mxfp8" && release_month() >= kFrom;
+  }
+  std::string recipe_dispatcher() const {
+    constexpr int kHybridFrom = 2511;
+    if (!from("Megatron-Bridge")) return "";
+    if (captures_iteration()) return "hybridep";
+    const bool flex = run_.model.starts_with("deepseek-v3");
+    return !flex ? "" : release_month() >= kHybridFrom ? "hybridep" : "deepep";
+  }
+  bool recipe_overlaps_exchanges() const {
+    if (run_.ep_overlap || !from("Megatron-Bridge")) return false;
+    return captures_iteration() || (run_.model == "qwen3-235b-a22b" && run_.gpu == "h100-sxm");
   }
 
   bool notes_say(std::string_view words) const { return run_.notes.find(words) != std::string::npos; }
@@ -386,19 +413,25 @@ class Mapper {
     if (run_.dispatcher == "none") fault("dispatcher", "a model with experts has one, got 'none'");
     Section section("moe");
     const bool kernels = !dispatches && of_deepseek_report();
+    const std::string recipes = dispatches || kernels ? "" : recipe_dispatcher();
     if (kernels) section.add("dispatcher", "deepep");
-    if (!dispatches)
+    if (!recipes.empty()) section.add("dispatcher", recipes);
+    if (!recipes.empty())
+      assume(fmt::format("dispatcher: {}, as recipes of Megatron-Bridge set it", recipes));
+    else if (!dispatches)
       assume(kernels ? "dispatcher: deepep, the kernels that the report of the run describes" : "dispatcher: alltoall");
     if (dispatches && run_.dispatcher != "alltoall") section.add("dispatcher", run_.dispatcher);
     // Recipes state it whatever the dispatcher; the others leave the copies to the collectives.
     const bool has_kernels = run_.dispatcher == "deepep" || run_.dispatcher == "hybridep";
     if (run_.dispatcher_sms && has_kernels) section.add("dispatcher_sms", *run_.dispatcher_sms);
-    if (run_.ep_overlap.value_or(false)) section.add("overlap_moe_expert_parallel_comm", "true");
+    const bool overlaps = recipe_overlaps_exchanges();
+    if (overlaps) assume("ep_overlap: on, as this recipe of Megatron-Bridge sets it");
+    if (overlaps || run_.ep_overlap.value_or(false)) section.add("overlap_moe_expert_parallel_comm", "true");
     if (run_.delayed_wgrad.value_or(false)) section.add("delay_wgrad_compute", "true");
     if (!run_.permute_fusion.value_or(true)) section.add("permute_fusion", "false");
     constexpr int kFuserRelease = 2606;  // the recipes of 26.06 have it
-    if (from("Megatron-Bridge") && run_.cuda_graph == "full_iteration" && run_.precision == "mxfp8" &&
-        release_month() >= kFuserRelease) {
+    if (from("Megatron-Bridge") && (run_.cuda_graph == "full_iteration" || captures_iteration()) &&
+        run_.precision == "mxfp8" && release_month() >= kFuserRelease) {
       section.add("use_transformer_engine_op_fuser", "true");
       assume("use_transformer_engine_op_fuser: as recipes of Megatron-Bridge with a graph of the iteration set it");
     }

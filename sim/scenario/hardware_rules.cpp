@@ -57,7 +57,7 @@ void choose_library(const Raw& raw, const std::vector<Override>& overrides, topo
                     base::Faults& faults) {
   const std::string& stated = raw.kernel_library;
   const bool megatron = raw.training.framework == Framework::megatron;
-  const std::string name = !stated.empty() ? stated : megatron ? "transformer-engine" : kNoLibrary;
+  const std::string name = !stated.empty() ? stated : megatron ? "transformer-engine" : "pytorch";
   if (name == kNoLibrary) return;
   std::vector<std::string> names = {kNoLibrary};
   const topology::HardwareProfile::Library* chosen = nullptr;

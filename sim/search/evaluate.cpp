@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <optional>
 #include <thread>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "base/units.h"
 #include "cost/kernels.h"
 #include "model/parameters.h"
@@ -32,13 +34,24 @@ struct Iteration {
 
 Iteration run_iteration(const std::shared_ptr<const scenario::Scenario>& scenario, std::int64_t index, int threads) {
   Iteration iteration{plan::make_plan(scenario, index, threads), {}, {}};
+  const plan::Plan& plan = iteration.plan;
+  // Time and memory need nothing of each other.
+  std::future<engine::StepTime> time =
+      std::async(threads > 1 ? std::launch::async : std::launch::deferred, [&plan] { return engine::run_step(plan); });
+  iteration.memory.resize(static_cast<std::size_t>(scenario->layout.world));
+  std::vector<std::int64_t> standing;
+  for (std::int64_t rank = 0; rank < scenario->layout.world; ++rank)
+    if (plan.representative_of(rank) == rank) standing.push_back(rank);
+  base::parallel_for(standing.size(), threads, [&](std::size_t i) {
+    iteration.memory[static_cast<std::size_t>(standing[i])] = memory::replay(plan, standing[i]);
+  });
   for (std::int64_t rank = 0; rank < scenario->layout.world; ++rank) {
-    const std::int64_t standing = iteration.plan.representative_of(rank);
-    iteration.memory.push_back(standing == rank ? memory::replay(iteration.plan, rank)
-                                                : iteration.memory[static_cast<std::size_t>(standing)]);
-    iteration.memory.back().rank = rank;
+    const std::int64_t as = plan.representative_of(rank);
+    memory::RankMemory& memory = iteration.memory[static_cast<std::size_t>(rank)];
+    if (as != rank) memory = iteration.memory[static_cast<std::size_t>(as)];
+    memory.rank = rank;
   }
-  iteration.time = engine::run_step(iteration.plan);
+  iteration.time = time.get();
   return iteration;
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace moeplan::search {
 
@@ -29,10 +31,11 @@ std::uint32_t hash_of(const std::string& text) {
   return hash;
 }
 
-Intervals intervals_of(const std::vector<ValidationRow>& rows, const Metric& metric) {
+Intervals intervals_of(const std::vector<ValidationRow>& rows, const Metric& metric,
+                       std::optional<scenario::Framework> framework = std::nullopt) {
   const auto judged = one_a_group(rows, [&](const ValidationRow& row) {
     return row.status == runs::RunStatus::ok && row.*metric.judges && (row.*metric.compared).error() &&
-           row.*metric.range;
+           row.*metric.range && (!framework || row.simulated_as == *framework);
   });
   Intervals result;
   std::vector<double> scores, widths;
@@ -59,9 +62,14 @@ Intervals intervals_of(const std::vector<ValidationRow>& rows, const Metric& met
 bool tells_form(const std::string& group) { return (hash_of(group) >> 16) % 2 == 0; }
 
 void add_intervals(Validation& validation) {
-  validation.step_intervals =
-      intervals_of(validation.rows, {&ValidationRow::step_time_s, &ValidationRow::step_range_s,
-                                     &ValidationRow::judges_time, &ValidationRow::step_deviation});
+  const Metric step = {&ValidationRow::step_time_s, &ValidationRow::step_range_s, &ValidationRow::judges_time,
+                       &ValidationRow::step_deviation};
+  validation.step_intervals = intervals_of(validation.rows, step);
+  for (const auto& [name, framework] : {std::pair("megatron", scenario::Framework::megatron),
+                                        std::pair("torchtitan", scenario::Framework::torchtitan)}) {
+    Intervals of = intervals_of(validation.rows, step, framework);
+    if (of.fitted + of.kept_out > 0) validation.step_intervals_by_framework.emplace_back(name, of);
+  }
   validation.allocated_intervals =
       intervals_of(validation.rows, {&ValidationRow::peak_allocated_bytes, &ValidationRow::allocated_range_bytes,
                                      &ValidationRow::judges_memory, nullptr});

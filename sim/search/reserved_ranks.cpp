@@ -1,27 +1,15 @@
 #include "search/reserved_ranks.h"
 
 #include <algorithm>
-#include <functional>
-#include <thread>
 
 #include "base/check.h"
+#include "base/parallel.h"
 
 namespace moeplan::search {
 
 namespace {
 
 constexpr std::int64_t kIterations = 3;  // from loading on: moments appear in the first, the second reuses their holes
-
-// Ranks are independent: each thread takes every n-th.
-void each(std::size_t count, int threads, const std::function<void(std::size_t)>& run) {
-  const auto workers = std::min<std::size_t>(count, static_cast<std::size_t>(std::max(threads, 1)));
-  std::vector<std::jthread> pool;
-  for (std::size_t worker = 1; worker < workers; ++worker)
-    pool.emplace_back([&, worker] {
-      for (std::size_t i = worker; i < count; i += workers) run(i);
-    });
-  for (std::size_t i = 0; i < count; i += workers) run(i);
-}
 
 // PyTorch counts the blocks that it handed out as allocated, whole: a rest too small to be split off (up to 1 MiB in
 // the large pool) goes with its block. The walk over tensors counts what was asked for, rounded to 512 B.
@@ -55,7 +43,7 @@ std::int64_t ReservedRanks::add(const plan::Plan& plan, const std::vector<memory
                      Followed{memory::ReservedReplay(plan, rank->rank, memory::allocator_settings(plan, rank->rank)),
                               memory::RankMemory{*rank}, memory::alive_at_peak(plan, *rank), 0});
   }
-  each(followed_.size(), threads, [&](std::size_t i) {
+  base::parallel_for(followed_.size(), threads, [&](std::size_t i) {
     Followed& one = followed_[i];
     const memory::RankMemory& now = ranks[static_cast<std::size_t>(one.best.rank)];
     if (now.peak.allocated_bytes > one.best.peak.allocated_bytes) {
@@ -70,7 +58,7 @@ std::int64_t ReservedRanks::add(const plan::Plan& plan, const std::vector<memory
 }
 
 void ReservedRanks::finish(const plan::Plan& plan, int threads) {
-  each(followed_.size(), threads, [&](std::size_t i) {
+  base::parallel_for(followed_.size(), threads, [&](std::size_t i) {
     Followed& one = followed_[i];
     while (one.replay.iterations() < kIterations) one.highest_bytes = one.replay.run(plan);
     const memory::Reserved reserved = one.replay.result();

@@ -1,6 +1,7 @@
 #include "search/routing_summary.h"
 
 #include <algorithm>
+#include <map>
 
 #include "routing/statistics.h"
 
@@ -33,10 +34,12 @@ void RoutingCollector::add(const plan::Plan& plan) {
   iterations_ += 1;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     LayerRouting& layer = layers_[l];
+    std::map<std::size_t, std::int64_t> uses;  // of decisions: their rows are added up once
     std::vector<std::int64_t> expert_rows(static_cast<std::size_t>(scenario_.model.moe.experts), 0);
     for (std::int64_t mb = 0; mb < scenario_.microbatches(); ++mb) {
       for (std::int64_t group = 0; group < plan.groups_per_stage(); ++group) {
-        const auto& decision = plan.decision(static_cast<std::int64_t>(l), mb, group);
+        const std::size_t number = plan.decision_number(static_cast<std::int64_t>(l), mb, group);
+        const auto& decision = plan.decisions[number];
         auto& chunks = layer.chunks_by_microbatch[static_cast<std::size_t>(mb)];
         chunks = std::max(chunks, decision.chunks);
         ++layer.decisions_by_chunks[decision.chunks];
@@ -47,14 +50,12 @@ void RoutingCollector::add(const plan::Plan& plan) {
         selects_ = selects_ || decision.select;
         dropped_ += decision.dropped_rows;
         for (const std::int32_t instances : decision.replicas) moved_bytes_ += instances * moved_by_instance(decision);
+        if (++uses[number] > 1) continue;
         for (std::int64_t member = 0; member < ep; ++member) {
           std::int64_t received = 0;
-          for (const auto& rows : decision.forward_rows) {
-            received += rows.received(member);
-            const auto on = rows.rows_on(member);
-            const std::int64_t first = rows.instance_begin[static_cast<std::size_t>(member)];
-            for (std::size_t i = 0; i < on.size(); ++i)
-              expert_rows[static_cast<std::size_t>(rows.expert_of(first + static_cast<std::int64_t>(i)))] += on[i];
+          for (std::size_t chunk = 0; chunk < decision.forward_rows.size(); ++chunk) {
+            received += plan.summed_rows(number, {plan::Rows::Kind::received, false, static_cast<std::int16_t>(chunk)},
+                                         member, false);
           }
           if (received > layer.max_received_rows) {
             layer.max_received_rows = received;
@@ -67,6 +68,11 @@ void RoutingCollector::add(const plan::Plan& plan) {
         }
       }
     }
+    for (const auto& [number, times] : uses)
+      for (const auto& rows : plan.decisions[number].forward_rows)
+        for (std::size_t i = 0; i < rows.instance_rows.size(); ++i)
+          expert_rows[static_cast<std::size_t>(rows.expert_of(static_cast<std::int64_t>(i)))] +=
+              times * rows.instance_rows[i];
     layer.max_over_mean_expert += routing::max_over_mean(expert_rows);
     layer.max_over_mean_rank += routing::rank_max_over_mean(expert_rows, ep);
   }

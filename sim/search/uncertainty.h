@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "scenario/settings.h"
 #include "topology/evidence.h"
 #include "topology/hardware.h"
 
@@ -29,9 +30,9 @@ struct FormError {
 // Of n scores the ones of ranks (n + 1) / 20, at least the first, and as many from the end: nine in ten of further runs
 // like them lie between. Of no scores 0.
 FormError form_of(std::vector<double> scores);
-// Of the shipped version: from half of the groups of measured runs; the others judge the intervals (Intervals in
-// docs/validation.md).
-FormError step_form();
+// Of the shipped version: from half of the groups of measured runs, by the framework that they are simulated as; the
+// others judge the intervals (Intervals in docs/validation.md).
+FormError step_form(scenario::Framework framework);
 FormError memory_form();  // deviation 1: no fitted model stands behind memory
 
 // [predicted e^(deviation low), predicted e^(deviation high)]; low is at most -least and high at least `least`: what

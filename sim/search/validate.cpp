@@ -133,9 +133,11 @@ void note_impossible(const Evaluation& e, ValidationRow& row) {
   const std::optional<double> measured = row.step_time_s.measured;
   if (!measured || !row.step_time_s.predicted || e.mfu_peak_flops <= 0) return;
   const double share = e.mfu * *row.step_time_s.predicted / *measured;  // model FLOPs alone
-  if (share > 1)
-    row.notes.push_back(fmt::format(
-        "the measured time means {:.0f} % of the datasheet's peak: not this run or not this part", 100 * share));
+  if (share <= 1) return;
+  row.judges_time = false;
+  row.notes.push_back(
+      fmt::format("the measured time means {:.0f} % of the datasheet's peak: not this run or not this part; not judged",
+                  100 * share));
 }
 
 ValidationRow validate_row(const runs::Run& run, const scenario::Options& options) {
@@ -155,6 +157,7 @@ ValidationRow validate_row(const runs::Run& run, const scenario::Options& option
       evaluation = evaluate(resolved.scenario, 1, replayed_ranks(run, scope, resolved.scenario->layout), true);
       const Uncertainty off = uncertainty(*evaluation, 1);
       row.step_deviation = off.deviation;
+      row.simulated_as = resolved.scenario->training.framework;
       row.step_range_s = off.step_s;
     } catch (const base::Error& error) {
       row.status = runs::RunStatus::skipped;
@@ -191,6 +194,7 @@ Validation validate(const runs::RunTable& table, const scenario::Options& option
       result.rows, threads, [&](std::size_t i) { return validate_row(table.runs[i], options); }, finished);
   add_summaries(result);
   add_intervals(result);
+  result.pairs = option_pairs(result.rows);
   return result;
 }
 

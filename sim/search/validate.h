@@ -3,12 +3,14 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runs/run_scenario.h"
 #include "runs/run_table.h"
 #include "scenario/resolve.h"
 #include "search/evaluate.h"
+#include "search/option_pairs.h"
 
 // `moeplan validate`: every row of a table of measured runs simulated, predicted against measured.
 namespace moeplan::search {
@@ -38,6 +40,7 @@ struct ValidationRow {
   // At 90 %, where predicted; and what the cost models' spreads make of the step (docs/models.md, Uncertainty).
   std::optional<Range> step_range_s, allocated_range_bytes;
   double step_deviation = 0;
+  scenario::Framework simulated_as = scenario::Framework::megatron;
   std::vector<RankCompared> ranks;  // where the row has figures a rank
   std::int64_t ops = 0;             // engine ops evaluated, for --stats
 };
@@ -71,6 +74,8 @@ struct Validation {
   std::int64_t judged = 0;           // rows in the summaries
   std::vector<SummaryLine> summary;  // the total first
   Intervals step_intervals, allocated_intervals;
+  std::vector<std::pair<std::string, Intervals>> step_intervals_by_framework;  // as simulated; those that have rows
+  std::vector<OptionPair> pairs;               // runs that differ in one option, also those that are not judged
   ErrorSummary rank_allocated, rank_reserved;  // over every rank of the rows in the summary that have figures a rank
 };
 

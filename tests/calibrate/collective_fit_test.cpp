@@ -80,9 +80,15 @@ TEST_CASE("a profile with fitted collectives, values and spreads reads back as i
   options.values = {{{}, "", "host.launch", "a loop", 3e-6},
                     {{}, "", "host.launch", "a loop", 5e-6},
                     {{}, "", "host.launch", "a loop", 4e-6}};
+  options.overlaps = {{{}, "", "sms", 12, 1e-3, 1.12e-3}, {{}, "", "to_host", 0, 1e-3, 1.01e-3}};
   topology::HardwareProfile base = h200();
   base.fabric = "ib";
   const Fit fit = fit_profile({}, base, options);
+  // 132 / (132 - 12) = 1.1.
+  REQUIRE(fit.notes.size() == 2);
+  CHECK(fit.notes[0] ==
+        "products beside a copy kernel on 12 multiprocessors take 1.120 times as long; the models say 1.100");
+  CHECK(fit.notes[1].find("take 1.010 times as long") != std::string::npos);
   CHECK(fit.profile.host.launch.value == 4e-6);
   CHECK(fit.profile.host.launch.source == "run.jsonl: a loop");
   REQUIRE(fit.read_off.size() == 1);

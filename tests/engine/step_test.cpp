@@ -50,7 +50,7 @@ TEST_CASE("the event queue gives the same times as the recurrence on whole plans
     const auto fast = engine::run_max_plus(a), slow = engine::run_events(b);
     CHECK(fast.finish_ps == slow.finish_ps);
     CHECK(fast.ops == slow.ops);
-    for (std::int64_t rank = 0; rank < 8; ++rank) CHECK(a.time_of(rank).parts.total() == b.time_of(rank).parts.total());
+    for (std::int64_t rank = 0; rank < 8; ++rank) CHECK(a.parts_of(rank).seconds().total() == b.parts_of(rank).seconds().total());
   }
 }
 

@@ -82,6 +82,19 @@ TEST_CASE("fused permutation saves operations: a compiled block only launches: a
   CHECK(calls(ops, "attention norm") == 4);
 }
 
+TEST_CASE("a module that is recomputed costs the host the states of random generators, once") {
+  const auto recomputed = [](const std::string& memory) {
+    Small small;
+    small.memory = memory;
+    const auto plan = plan::make_plan(copy_of(small), 0, 1);
+    int calls = 0;
+    for (const plan::Op& op : block_named(plan, "dense layer").backward) calls += op.recompute ? op.calls : 0;
+    return calls;
+  };
+  const int attention = recomputed("{ recompute_granularity: selective, recompute_modules: [core_attn] }");
+  CHECK(attention == 12 + 8);  // core attention runs again: 12 operations, and 8
+}
+
 TEST_CASE("a rank of DualPipe walks over the parameters of both its stages") {
   // Two ranks hold both stages each: as many tensors as one rank that holds all layers.
   const auto adam = [](const std::string& schedule, int pp) {

@@ -38,6 +38,21 @@ TEST_CASE("a step takes the values of the library that its framework runs, unles
   CHECK(value_of(profile({{"hardware.gemm.peak", "1500 TFLOP/s"}}), "gemm.peak") == 1500e12);
 }
 
+TEST_CASE("torchtitan runs PyTorch's attention, FlashAttention 2 on Hopper") {
+  const auto profile = [](Settings overrides) {
+    overrides.insert(overrides.end(), {{"hardware", "h100-sxm"}, {"framework", "torchtitan"}, {"sharding", "fsdp2"}});
+    return resolve(kSmall, std::move(overrides)).hardware;
+  };
+  const auto pytorch = profile({}), own = profile({{"cluster.kernel_library", "none"}});
+  CHECK(value_of(pytorch, "attention.peak_hd128") < 0.55 * value_of(own, "attention.peak_hd128"));
+  CHECK(value_of(pytorch, "gemm.peak") == value_of(own, "gemm.peak"));
+  // FlashAttention 3's paper: 333 TFLOP/s for 8192 causal tokens, 191 for 512.
+  const double peak = value_of(pytorch, "attention.peak_hd128"),
+               half = value_of(pytorch, "attention.half_length_hd128");
+  CHECK(peak * 8192 / (8192 + half) == doctest::Approx(333e12).epsilon(0.015));
+  CHECK(peak * 512 / (512 + half) == doctest::Approx(191e12).epsilon(0.08));
+}
+
 TEST_CASE("a library that the profile does not hold is refused with the nearest name, the framework's is not missed") {
   const auto faults = faults_of(kSmall, {{"hardware", "b200-sxm"}, {"kernel_library", "transformer-engin"}});
   REQUIRE(faults.size() == 1);

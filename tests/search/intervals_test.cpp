@@ -50,6 +50,21 @@ TEST_CASE("groups tell or are judged, and the ends of an interval are inside") {
   CHECK(validation.allocated_intervals.fitted == 0);  // no row has one
 }
 
+TEST_CASE("each framework has runs of its own that tell") {
+  Validation validation;
+  validation.rows = {row(group(true, 0), 1.1), row(group(true, 1), 1.3), row(group(false, 0), 1.0)};
+  validation.rows[1].simulated_as = scenario::Framework::torchtitan;
+  add_intervals(validation);
+  REQUIRE(validation.step_intervals_by_framework.size() == 2);
+  const auto& [megatron, of_megatron] = validation.step_intervals_by_framework[0];
+  CHECK(megatron == "megatron");
+  CHECK(of_megatron.fitted == 1);
+  CHECK(of_megatron.kept_out == 1);
+  CHECK(of_megatron.form.high == doctest::Approx(std::log(1.1) / 0.02));
+  CHECK(validation.step_intervals_by_framework[1].second.form.low == doctest::Approx(std::log(1.3) / 0.02));
+  CHECK(validation.step_intervals.fitted == 2);
+}
+
 TEST_CASE("about half of many groups tell what runs are off") {
   int tell = 0;
   for (int i = 0; i < 1000; ++i) tell += tells_form("group " + std::to_string(i)) ? 1 : 0;

@@ -14,6 +14,14 @@ std::int64_t total_of(const GroupedShape& shape) {
   return std::accumulate(shape.rows.begin(), shape.rows.end(), std::int64_t{0});
 }
 
+// What every group's buffers are aligned to: they lie a whole number of rows behind the first one.
+std::uint32_t alignment_of(const GroupedShape& shape) {
+  const auto divides = [&](std::int64_t bytes) { return 2 * shape.n % bytes == 0 && 2 * shape.k % bytes == 0; };
+  std::uint32_t alignment = 2;
+  while (alignment < 256 && divides(2 * alignment)) alignment *= 2;
+  return alignment;
+}
+
 // A group's own product in the terms of ProductShape.
 ProductShape product_of(const GroupedShape& shape, std::int64_t rows) {
   if (shape.pass == Pass::wgrad) return {shape.n, shape.k, rows, Pass::wgrad, Type::bf16};
@@ -100,7 +108,7 @@ class ProductAGroup : public GroupedProduct {
     for (Buffer& workspace : workspaces_) workspace = Buffer(kWorkspaceBytes);
     for (const std::int64_t rows : shape.rows) {
       if (rows > 0 && products_.find(rows) == products_.end())
-        products_[rows] = std::make_unique<LtProduct>(handle, product_of(shape, rows));
+        products_[rows] = std::make_unique<LtProduct>(handle, product_of(shape, rows), alignment_of(shape));
     }
   }
   void run(cudaStream_t stream) const override {

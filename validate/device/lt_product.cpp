@@ -62,7 +62,8 @@ std::string LtHandle::version() {
 }
 
 // cuBLASLt counts by columns: its matrix [n,m] by columns is ours [m,n] by rows, so it multiplies B^T with A^T.
-LtProduct::LtProduct(const LtHandle& handle, const ProductShape& shape) : handle_(handle), shape_(shape) {
+LtProduct::LtProduct(const LtHandle& handle, const ProductShape& shape, std::uint32_t alignment)
+    : handle_(handle), shape_(shape) {
   const auto m = static_cast<std::uint64_t>(shape.m), n = static_cast<std::uint64_t>(shape.n),
              k = static_cast<std::uint64_t>(shape.k);
   const cudaDataType in = shape.type == Type::bf16 ? CUDA_R_16BF : CUDA_R_8F_E4M3;
@@ -88,6 +89,9 @@ LtProduct::LtProduct(const LtHandle& handle, const ProductShape& shape) : handle
   MOEPLAN_CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
   MOEPLAN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                       &kWorkspaceBytes, sizeof kWorkspaceBytes));
+  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    MOEPLAN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment));
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasStatus_t code =

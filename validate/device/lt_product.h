@@ -35,8 +35,9 @@ class LtHandle {
 // there. fp8 operands are e4m3 with scale 1, results bf16.
 class LtProduct {
  public:
-  // Throws DeviceError where the library has no algorithm for the shape.
-  LtProduct(const LtHandle& handle, const ProductShape& shape);
+  // `alignment`: every buffer lies at a multiple of so many bytes, a power of two up to 256. Throws DeviceError where
+  // the library has no algorithm for the shape.
+  LtProduct(const LtHandle& handle, const ProductShape& shape, std::uint32_t alignment = 256);
   ~LtProduct();
   LtProduct(const LtProduct&) = delete;
   LtProduct& operator=(const LtProduct&) = delete;
