@@ -1,7 +1,10 @@
 #include "cli/arguments.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <ostream>
 
@@ -497,6 +500,9 @@ void finish(const Texts& texts, Arguments& arguments) {
     faults.add({"--filter", 0, 0, {}}, "goes with tables of rows, not with --layer");
   if (arguments.threads < 0 || arguments.threads > 4096) {
     faults.add({"--threads", 0, 0, {}}, "expected an integer from 0 to 4096, got " + std::to_string(arguments.threads));
+  }
+  if (!(arguments.options.limit > 0) || !std::isfinite(arguments.options.limit)) {
+    faults.add({"--limit", 0, 0, {}}, fmt::format("expected a number > 0, got {}", arguments.options.limit));
   }
   if (arguments.top_k < 0 || arguments.top_k > 64) {
     faults.add({"--top-k", 0, 0, {}}, "expected an integer from 0 to 64, got " + std::to_string(arguments.top_k));

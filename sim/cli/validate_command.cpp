@@ -69,9 +69,6 @@ int validate_command(const Context& context) {
     runs::keep_where(table, column, value, "--filter " + column + "=" + value);
   }
   if (table.runs.empty()) throw base::Error({arguments.input, 0, 0, {}}, "no row is left by --filter");
-  if (!(arguments.options.limit > 0)) {
-    throw base::Error({"--limit", 0, 0, {}}, fmt::format("expected a number > 0, got {}", arguments.options.limit));
-  }
   const bool progress = &context.err == &std::cerr && ::isatty(STDERR_FILENO) != 0;
   std::size_t done = 0;
   const search::Validation validation = search::validate(

@@ -22,6 +22,8 @@ namespace {
 
 // Streams, as PyTorch's pools know them.
 constexpr int kCompute = 0, kGraphs = 1, kExchange = 2, kFromHost = 3, kToHost = 4, kReduce = 5;
+constexpr std::array<std::string_view, 6> kPoolNames = {"compute",   "graphs",  "exchange",
+                                                        "from_host", "to_host", "reduce"};
 // Launches that the driver queues before the host has to wait: no use of a tensor lies further back than that.
 constexpr std::int64_t kLaunchQueue = 1024;
 
@@ -43,6 +45,11 @@ int stream_of(const plan::Op& op, const plan::Visit& visit) {
 }
 
 }  // namespace
+
+std::string_view pool_name(int pool) {
+  MOEPLAN_CHECK(pool >= 0 && static_cast<std::size_t>(pool) < kPoolNames.size(), "a pool of no stream");
+  return kPoolNames[static_cast<std::size_t>(pool)];
+}
 
 AllocatorSettings allocator_settings(const plan::Plan& plan, std::int64_t rank) {
   const plan::StaticMemory& statics = plan.statics[static_cast<std::size_t>(plan.stage_of(rank))];

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct Reserved {
   std::int64_t rank = 0, stage = 0;
   // Within the limit, where the rank does not fail; else what it takes of a device that is large enough.
   std::int64_t peak_bytes = 0, end_bytes = 0;
-  std::int64_t allocated_peak_bytes = 0;  // of the iterations, while loading not counted
+  std::int64_t allocated_peak_bytes = 0;  // of the iterations; while loading: phase_allocated_bytes
   std::int64_t iterations = 0, retries = 0;
   std::array<std::int64_t, kPhases> phase_reserved_bytes{}, phase_allocated_bytes{};
   std::optional<AllocationFailure> failure;
@@ -43,6 +44,9 @@ AllocatorSettings allocator_settings(const plan::Plan& plan, std::int64_t rank);
 
 struct StaticEvent;
 
+// Of the stream whose blocks they are: "compute", "graphs", "exchange", "from_host", "to_host", "reduce".
+std::string_view pool_name(int pool);
+
 // One allocation or release, as PyTorch's memory history tells it.
 struct MemoryEvent {
   enum class Action : std::uint8_t { alloc, free, free_requested, free_completed };
@@ -52,7 +56,7 @@ struct MemoryEvent {
   std::int32_t visit = -1, op = -1;  // of the program; -1: of what a rank holds all the time
   std::string tensor;
   plan::TensorKind kind = plan::TensorKind::workspace;
-  int pool = 0;
+  int pool = 0;                                          // pool_name
   std::int64_t bytes = 0, address = 0;                   // of the block
   std::int64_t allocated_bytes = 0, reserved_bytes = 0;  // after it
 };

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "memory/replay.h"
 #include "model/parameters.h"
 #include "plan/shape.h"
 
@@ -269,6 +270,22 @@ std::vector<StaticEvent> load_events(const plan::Plan& plan, std::int64_t rank) 
       }
     }
   return events.fill_up(load);
+}
+
+plan::BytesByKind load_peak(const plan::Plan& plan, std::int64_t rank) {
+  const std::vector<StaticEvent> events = load_events(plan, rank);
+  plan::BytesByKind held{}, most{};
+  std::int64_t total = 0, highest = 0;
+  for (const StaticEvent& event : events) {
+    const StaticEvent& made = event.releases < 0 ? event : events[static_cast<std::size_t>(event.releases)];
+    const std::int64_t bytes = event.releases < 0 ? allocation_bytes(made.bytes) : -allocation_bytes(made.bytes);
+    held[static_cast<std::size_t>(made.kind)] += bytes;
+    total += bytes;
+    if (total <= highest) continue;
+    highest = total;
+    most = held;
+  }
+  return most;
 }
 
 std::vector<StaticEvent> moment_events(const plan::Plan& plan, std::int64_t rank) {

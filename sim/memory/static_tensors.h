@@ -41,6 +41,8 @@ struct StaticEvent {
 // From an empty device to the start of the first iteration. The end state holds plan.statics[stage].load, up to
 // rounding (and up to the elements by which equal parts exceed a buffer).
 std::vector<StaticEvent> load_events(const plan::Plan& plan, std::int64_t rank);
+// Bytes by kind when most is held in that time, each tensor rounded to 512 B: parameters move into buffers of their own.
+plan::BytesByKind load_peak(const plan::Plan& plan, std::int64_t rank);
 // Adam's moments, which the first step makes: plan.statics[stage].moments.
 std::vector<StaticEvent> moment_events(const plan::Plan& plan, std::int64_t rank);
 

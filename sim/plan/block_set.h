@@ -19,7 +19,6 @@ struct SharedMatrix {
 };
 SharedMatrix shared_matrix(const scenario::Scenario& scenario);
 
-
 // What sets two writings of the same layer apart; their tensors are the same.
 struct Variant {
   bool edge = false;   // the first microbatch's in forward, the last one's in backward: parameters arrive and gradients

@@ -16,8 +16,9 @@ struct BlockParameters {
 };
 
 // Parameters whole while the block runs, those of the block ahead being gathered meanwhile; in backward the gradients,
-// whole until they are scattered while the block behind runs. Sizes of the neighbours are taken as the block's own. Where pipeline stages
-// keep parameters gathered (keeps_gathered), only in the first microbatch's forward and the last one's backward: `edge`.
+// whole until they are scattered while the block behind runs. Sizes of the neighbours are taken as the block's own.
+// Where pipeline stages keep parameters gathered (keeps_gathered) both travel in the first microbatch's forward and the
+// last one's backward alone: `edge`.
 void divide_parameters(Block& block, const scenario::Scenario& scenario, const BlockParameters& parameters, bool edge);
 
 // Operations of modules that CUDA graphs capture cost the host nothing but the launch of each graph; a graph of the

@@ -42,8 +42,6 @@ const char* action_name(MemoryEvent::Action action) {
   return "";
 }
 
-constexpr const char* kPools[] = {"compute", "graphs", "exchange", "from_host"};
-
 std::string event_line(const search::MemoryTimeline& timeline, const MemoryEvent& event, Names& tensors, Names& ops) {
   // While loading nothing is timed.
   double host_s = 0, device_s = 0;
@@ -64,7 +62,7 @@ std::string event_line(const search::MemoryTimeline& timeline, const MemoryEvent
   return fmt::format("[{:.9f},{:.9f},\"{}\",{},\"{}\",{},{},\"{}\",{},{},\"{}\",{},{}]", offset + host_s,
                      offset + device_s, action_name(event.action), tensors.of(event.tensor),
                      plan::tensor_kind_name(event.kind), event.bytes, event.address,
-                     kPools[static_cast<std::size_t>(event.pool)], event.iteration, where,
+                     memory::pool_name(event.pool), event.iteration, where,
                      memory::phase_name(event.phase), event.allocated_bytes, event.reserved_bytes);
 }
 

@@ -338,7 +338,8 @@ class Mapper {
     if (sharding != "zero1") section.add("sharding", sharding);
     // torchtitan divides over its context-parallel ranks too: its data_parallel_shard_degree counts without them.
     if (run_.shard_group) {
-      const std::int64_t ranks = *run_.shard_group * (torchtitan_ ? run_.cp.value_or(1) : 1);
+      const std::int64_t ranks =
+          std::min(*run_.shard_group, kMostStages) * (torchtitan_ ? std::min(run_.cp.value_or(1), kMostStages) : 1);
       if (!is_whole_group(ranks)) section.add("shard_group", ranks);
     }
     const std::string gradients = recipe_type(run_.main_grads_dtype, "main_grads_dtype", from("Megatron-Bridge"));

@@ -17,9 +17,6 @@ void assume_training(const Raw& raw, const Scenario& scenario, Lines& lines) {
   if (raw.training.framework == Framework::torchtitan && !raw.places.stated("training.cross_entropy_loss_fusion")) {
     lines.push_back("training.cross_entropy_loss_fusion is not stated: false, torchtitan's loss in fp32, not compiled");
   }
-  if (scenario.training.overlap_p2p_comm && !raw.places.stated("training.overlap_p2p_comm")) {
-    lines.push_back("training.overlap_p2p_comm is not stated: true, Megatron's default with virtual stages");
-  }
   if (raw.training.framework == Framework::torchtitan && !raw.places.stated("memory.expandable_segments")) {
     lines.push_back("memory.expandable_segments is not stated: true, as torchtitan's run_train.sh sets it");
   }

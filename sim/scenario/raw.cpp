@@ -150,8 +150,7 @@ void read_training(config::Reader reader, Raw& raw) {
   raw.training.tp_comm_overlap = reader.flag_or("tp_comm_overlap", false);
   raw.training.overlap_grad_reduce = reader.flag_or("overlap_grad_reduce", false);
   raw.training.overlap_param_gather = reader.flag_or("overlap_param_gather", false);
-  raw.training.overlap_p2p_comm = reader.flag_or(
-      "overlap_p2p_comm", raw.training.framework == Framework::megatron && raw.layout.vpp > 1 && raw.layout.pp > 1);
+  raw.training.overlap_p2p_comm = reader.flag_or("overlap_p2p_comm", false);
   raw.training.schedule = schedules[reader.choice_or("schedule", schedules, usual)];
   raw.training.total_tokens = reader.real_or("total_tokens", 0.0, {0.0, 1e18, true});
   reader.finish();

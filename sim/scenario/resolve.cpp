@@ -154,11 +154,21 @@ Scenario resolve_scenario(const config::Node& root, const std::string& name, con
   Scenario scenario = assemble(raw, name, std::move(arch), std::move(hardware), options);
   scenario.stages = stages;
   scenario.layout.vpp = stages.vpp();
+  // Megatron's default where it interleaves, whichever key made the virtual stages.
+  if (!raw.places.stated("training.overlap_p2p_comm") && scenario.training.framework == Framework::megatron &&
+      schedule == "interleaved" && scenario.layout.pp > 1 && stages.vpp() > 1) {
+    scenario.training.overlap_p2p_comm = true;
+    scenario.assumptions.push_back(
+        "training.overlap_p2p_comm is not stated: true, Megatron's default with virtual stages");
+  }
   scenario.training.schedule = schedule;
   scenario.warnings.insert(scenario.warnings.end(), import_warnings.begin(), import_warnings.end());
   check_sizes(scenario, raw.places, faults);
   faults.throw_if_any();
   set_loads(scenario, raw.routing, trace);
+  if (raw.routing.kind == RawRouting::Kind::lognormal && raw.routing.draws > options.iterations)
+    scenario.warnings.push_back("routing.lognormal.draws: " + std::to_string(raw.routing.draws) +
+                                ", of which --iterations " + std::to_string(options.iterations) + " takes as many");
   check_work(scenario, options.limit, raw.places, faults);
   faults.throw_if_any();
   return scenario;

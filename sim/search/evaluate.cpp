@@ -110,12 +110,19 @@ double closed_form(Evaluation& evaluation, const plan::Plan& plan) {
   return total;
 }
 
-// Ranks whose allocator was not replayed have the tails of blocks that the highest rank of their stage has.
+// Ranks whose allocator was not replayed have the tails of blocks that the highest rank of their stage has, and load as
+// it does.
 void lend_tails(std::vector<memory::RankMemory>& ranks, const std::vector<StageSummary>& stages) {
   constexpr auto kTails = static_cast<std::size_t>(plan::TensorKind::block_tails);
+  constexpr auto kLoad = static_cast<std::size_t>(memory::Phase::load);
   for (memory::RankMemory& rank : ranks) {
     if (rank.has_reserved()) continue;
     const auto& highest = ranks[static_cast<std::size_t>(stages[static_cast<std::size_t>(rank.stage)].peak_rank)];
+    rank.phase_peak_bytes[kLoad] = highest.phase_peak_bytes[kLoad];
+    if (highest.peak.phase == memory::Phase::load) {
+      rank.peak = highest.peak;
+      continue;
+    }
     const std::int64_t tails = highest.peak.by_kind[kTails];
     rank.peak.by_kind[kTails] = tails;
     rank.peak.allocated_bytes += tails;

@@ -104,6 +104,7 @@ plan::Plan layer_plan(const LayerRun& run, const topology::HardwareProfile& prof
   plan::Plan plan = plan::make_plan(layer_scenario(run, profile), 0, 1);
   plan.decisions = {decision_of(run)};
   plan.decision_of = {0};
+  plan::sum_rows(plan);
   plan.blocks = {plan::make_routed_block(*plan.scenario, plan.shape, plan::treatment_of(plan.decisions.front()))};
   launch_apart(run, plan.blocks.front());
   plan::Visit forward;

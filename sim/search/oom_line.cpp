@@ -116,6 +116,12 @@ std::string device_before(std::string_view text, std::size_t tried) {
   while (end > 0 && all[end - 1] == ' ') --end;
   std::size_t begin = end;
   while (begin > 0 && is_word(all[begin - 1])) --begin;
+  if (all.substr(begin, end - begin) == "backend") {  // "MPS backend out of memory"
+    end = begin;
+    while (end > 0 && all[end - 1] == ' ') --end;
+    begin = end;
+    while (begin > 0 && is_word(all[begin - 1])) --begin;
+  }
   std::string name(text.substr(begin, end - begin));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return static_cast<char>(std::toupper(static_cast<unsigned char>(c))); });

@@ -1,29 +1,46 @@
 #include "search/reserved_ranks.h"
 
 #include <algorithm>
+#include <numeric>
+#include <string>
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "memory/static_tensors.h"
 
 namespace moeplan::search {
 
 namespace {
 
+bool larger(const memory::AliveTensor& a, const memory::AliveTensor& b) { return a.bytes > b.bytes; }
+
 constexpr std::int64_t kIterations = 3;  // from loading on: moments appear in the first, the second reuses their holes
 
 // PyTorch counts the blocks that it handed out as allocated, whole: a rest too small to be split off (up to 1 MiB in
-// the large pool) goes with its block. The walk over tensors counts what was asked for, rounded to 512 B.
-void count_blocks(memory::RankMemory& rank, std::vector<memory::AliveTensor>& alive, const memory::Reserved& reserved) {
-  for (std::size_t phase = 0; phase < memory::kPhases; ++phase)
-    rank.phase_peak_bytes[phase] = std::max(rank.phase_peak_bytes[phase], reserved.phase_allocated_bytes[phase]);
-  const std::int64_t tails = reserved.allocated_peak_bytes - rank.peak.allocated_bytes;
+// the large pool) goes with its block. The walk over tensors counts what was asked for, rounded to 512 B; and it does
+// not see that loading may hold more than any iteration.
+void count_blocks(memory::RankMemory& rank, std::vector<memory::AliveTensor>& alive, const memory::Reserved& reserved,
+                  const plan::Plan& plan) {
+  rank.phase_peak_bytes = reserved.phase_allocated_bytes;
+  const std::int64_t loading = reserved.phase_allocated_bytes[static_cast<std::size_t>(memory::Phase::load)];
+  if (loading > reserved.allocated_peak_bytes) {
+    rank.peak = memory::Peak{};
+    rank.peak.by_kind = memory::load_peak(plan, rank.rank);
+    rank.peak.allocated_bytes = std::accumulate(rank.peak.by_kind.begin(), rank.peak.by_kind.end(), std::int64_t{0});
+    alive.clear();
+    for (std::size_t kind = 0; kind < plan::kTensorKinds; ++kind)
+      if (const std::int64_t bytes = rank.peak.by_kind[kind]; bytes > 0) {
+        const auto name = plan::tensor_kind_name(static_cast<plan::TensorKind>(kind));
+        alive.push_back({std::string(name) + ", while loading", static_cast<plan::TensorKind>(kind), bytes, 1});
+      }
+    std::stable_sort(alive.begin(), alive.end(), larger);
+  }
+  const std::int64_t tails = std::max(loading, reserved.allocated_peak_bytes) - rank.peak.allocated_bytes;
   if (tails <= 0) return;
   rank.peak.allocated_bytes += tails;
   rank.peak.by_kind[static_cast<std::size_t>(plan::TensorKind::block_tails)] = tails;
   const memory::AliveTensor row{"tails of blocks, too small to split off", plan::TensorKind::block_tails, tails, 1};
-  alive.insert(
-      std::upper_bound(alive.begin(), alive.end(), row, [](const auto& a, const auto& b) { return a.bytes > b.bytes; }),
-      row);
+  alive.insert(std::upper_bound(alive.begin(), alive.end(), row, larger), row);
 }
 
 }  // namespace
@@ -65,7 +82,7 @@ void ReservedRanks::finish(const plan::Plan& plan, int threads) {
     one.best.reserved_bytes = reserved.peak_bytes;
     one.best.phase_reserved_bytes = reserved.phase_reserved_bytes;
     one.best.retries = reserved.retries;
-    count_blocks(one.best, one.alive, reserved);
+    count_blocks(one.best, one.alive, reserved, plan);
   });
 }
 

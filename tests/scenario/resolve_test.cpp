@@ -59,7 +59,7 @@ TEST_CASE("defaults that matter are listed when nothing states them, and not whe
   CHECK(stated.assumptions.empty());
 }
 
-TEST_CASE("expandable segments are off unless stated, but on under torchtitan: so is its compiled loss") {
+TEST_CASE("expandable segments are off unless stated, but on under torchtitan, whose loss is not compiled") {
   CHECK(resolve(kSmall, {{"expandable_segments", "true"}}).memory.expandable_segments);
   CHECK_FALSE(resolve(kSmall, {}).memory.expandable_segments);
   const std::pair<std::string, std::string> titan{"framework", "torchtitan"};
@@ -81,6 +81,8 @@ TEST_CASE("transfers between stages are posted ahead where Megatron does: with v
         .training.overlap_p2p_comm;
   };
   CHECK(ahead("{ pp: 2, vpp: 2 }"));
+  CHECK(ahead("{ pp: 2, pipeline_model_parallel_layout: 'Et*12|t*12|t*12|t*12L' }"));
+  CHECK_FALSE(ahead("{ pp: 2 }", ", schedule: zb_v"));
   CHECK_FALSE(ahead("{ pp: 2 }"));
   CHECK_FALSE(ahead("{ pp: 2, vpp: 2 }", ", overlap_p2p_comm: false"));
   CHECK(ahead("{ pp: 2 }", ", overlap_p2p_comm: true"));

@@ -150,13 +150,14 @@ TEST_CASE("the allocator asks the device for 2 MiB, 20 MiB, or whole multiples o
   CHECK(search::device_request_bytes(10 * mib + 1) == 12 * mib);
 }
 
-// Pieces of the known texts in random order, with random bytes between them: an answer or an Error, nothing else.
 TEST_CASE("a size that no device has is refused") {
+  CHECK(parse_oom_line("MPS backend out of memory. Tried to allocate 256.00 MB on private pool.").device == "MPS");
   CHECK(error_of("Tried to allocate 1024 TiB") == "");
   CHECK(error_of("Tried to allocate 1025 TiB").find("got '1025 TiB', more than 1 PiB") != std::string::npos);
   CHECK(error_of("Tried to allocate 100000000000000000000.00 GiB").find("more than 1 PiB") != std::string::npos);
 }
 
+// Pieces of the known texts in random order, with random bytes between them: an answer or an Error, nothing else.
 TEST_CASE("any text is parsed or refused") {
   const base::Random random(17);
   const std::vector<std::string> seeds = {kOld, kNew, kNpu, "Tried to allocate ", "9e999 GiB", "[rank", "\xff\xfe"};
