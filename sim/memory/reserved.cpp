@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "memory/static_tensors.h"
+#include "plan/rank_rows.h"
 
 namespace moeplan::memory {
 
@@ -231,6 +232,7 @@ void ReservedReplay::drop_of_step(Place place) {
 
 std::int64_t ReservedReplay::run(const plan::Plan& plan) {
   const plan::Program& program = plan.program_of(result_.rank);
+  const plan::RankRows rows(plan, result_.rank);
   const bool first = result_.iterations == 0;
   for (Lane& lane : lanes_)
     lane.frames.assign(static_cast<std::size_t>(program.slots * plan.scenario->microbatches()), {});
@@ -265,13 +267,12 @@ std::int64_t ReservedReplay::run(const plan::Plan& plan) {
         if (block.tensors[id].of_step) {
           const std::pair key(visit.slot, id);
           if (!lanes_.back().of_step.contains(key))
-            allocate(plan.bytes(block.tensors[id].size, visit, result_.rank), kReduce, place,
-                     [&](Lane& lane, const Held& held) {
-                       lane.of_step[key] = {held, *place.tensor, place.kind};
-                     });
+            allocate(rows.bytes(block.tensors[id].size, visit), kReduce, place, [&](Lane& lane, const Held& held) {
+              lane.of_step[key] = {held, *place.tensor, place.kind};
+            });
           continue;
         }
-        allocate(plan.bytes(block.tensors[id].size, visit, result_.rank), pool, place,
+        allocate(rows.bytes(block.tensors[id].size, visit), pool, place,
                  [&](Lane& lane, const Held& held) { lane.frames[frame][id] = held; });
       }
       observe(place.phase);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "memory/replay.h"
+#include "plan/rank_rows.h"
 
 namespace moeplan::memory {
 
@@ -19,7 +20,7 @@ class Walk {
     std::int64_t host_bytes = 0;    // in host memory: activations that were moved there
   };
 
-  Walk(const plan::Plan& plan, std::int64_t rank) : plan_(plan), rank_(rank), program_(plan.program_of(rank)) {
+  Walk(const plan::Plan& plan, std::int64_t rank) : plan_(plan), rows_(plan, rank), program_(plan.program_of(rank)) {
     frames_.resize(static_cast<std::size_t>(program_.slots * plan.scenario->microbatches()));
   }
 
@@ -72,7 +73,7 @@ class Walk {
     for (const OfStep& one : of_step_)
       if (one.slot == visit.slot && one.id == id) return;
     const plan::Tensor& tensor = block.tensors[id];
-    of_step_.push_back({&tensor, allocation_bytes(plan_.bytes(tensor.size, visit, rank_)), visit.slot, id});
+    of_step_.push_back({&tensor, allocation_bytes(rows_.bytes(tensor.size, visit)), visit.slot, id});
     live_.bytes += of_step_.back().bytes;
     live_.by_kind[static_cast<std::size_t>(tensor.kind)] += of_step_.back().bytes;
   }
@@ -80,7 +81,7 @@ class Walk {
   // Copies of saved activations to host memory and back.
   void move(const plan::Op& op, const plan::Visit& visit) {
     if (op.work != plan::Work::host_copy || !op.asynchronous) return;
-    const std::int64_t bytes = plan_.bytes(op.size, visit, rank_);
+    const std::int64_t bytes = rows_.bytes(op.size, visit);
     live_.host_bytes += op.stream == plan::Stream::to_host ? bytes : -bytes;
   }
 
@@ -105,7 +106,7 @@ class Walk {
       return;
     }
     MOEPLAN_CHECK(frame[id] == kDead, block.name + ": tensor is allocated twice: " + tensor.name);
-    frame[id] = allocation_bytes(plan_.bytes(tensor.size, visit, rank_));
+    frame[id] = allocation_bytes(rows_.bytes(tensor.size, visit));
     live_.bytes += frame[id];
     live_.by_kind[static_cast<std::size_t>(tensor.kind)] += frame[id];
     if (routed(tensor)) live_.routed_bytes += frame[id];
@@ -119,7 +120,7 @@ class Walk {
   }
 
   const plan::Plan& plan_;
-  std::int64_t rank_;
+  plan::RankRows rows_;
   const plan::Program& program_;
   std::vector<std::vector<std::int64_t>> frames_;
   std::vector<OfStep> of_step_;

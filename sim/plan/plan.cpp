@@ -11,17 +11,11 @@
 #include "base/checked.h"
 #include "plan/decide.h"
 #include "plan/fold.h"
+#include "plan/rank_rows.h"
 #include "plan/replica_costs.h"
 #include "plan/write_programs.h"
 
 namespace moeplan::plan {
-
-namespace {
-
-// A share of rows is a quotient of whole numbers' products: what is whole must not be rounded up.
-constexpr double kRounding = 1e-6;
-
-}  // namespace
 
 const Program& Plan::program_of(std::int64_t rank) const {
   const bool folded = fold < scenario->layout.stage_size();
@@ -40,23 +34,7 @@ const policy::LayerDecision& Plan::decision(std::int64_t moe_layer, std::int64_t
 }
 
 std::int64_t Plan::rows(const Rows& which, const Visit& visit, std::int64_t rank) const {
-  if (which.kind == Rows::Kind::none) return 0;
-  const std::size_t number = decision_number(visit.moe_layer, visit.microbatch, group_of(rank));
-  const policy::LayerDecision& d = decisions[number];
-  if (which.kind == Rows::Kind::hosted) return d.extra_instances(member_of(rank));
-  if (which.kind == Rows::Kind::lent) return d.lent_instances(member_of(rank));
-  const std::int64_t etp = scenario->layout.etp;
-  switch (which.kind) {
-    case Rows::Kind::received:
-      return summed_rows(number, which, member_of(rank), false);
-    case Rows::Kind::arrived:
-      return base::ceil_div(summed_rows(number, which, member_of(rank), false), etp);
-    case Rows::Kind::distinct:
-      return static_cast<std::int64_t>(std::ceil(
-          static_cast<double>(summed_rows(number, which, member_of(rank), false)) * distinct_share - kRounding));
-    default:
-      return base::ceil_div(summed_rows(number, which, member_of(rank), true), etp);
-  }
+  return which.kind == Rows::Kind::none ? 0 : RankRows(*this, rank).rows(which, visit);
 }
 
 std::int64_t Plan::summed_rows(std::size_t number, const Rows& which, std::int64_t member, bool sent) const {
