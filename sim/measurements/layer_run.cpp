@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 constexpr std::int64_t kMostFileBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24, kMostWidth = std::int64_t{1} << 17;
 constexpr std::int64_t kMostExperts = 65535, kMostChunks = 4096;
+constexpr std::int64_t kMostPairs = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMostMemory = std::int64_t{1} << 46;
 constexpr double kMostUs = 1e9;
 
@@ -127,6 +128,9 @@ void read_run(const Json& object, std::string_view line, LayerRun& run) {
   run.ffn = in.whole("ffn", 8, kMostWidth);
   run.experts = in.whole("experts", 1, kMostExperts);
   run.top_k = in.whole("top_k", 1, run.experts);
+  if (run.tokens * run.top_k > kMostPairs)
+    in.fault("top_k",
+             fmt::format("expected at most {} pairs, tokens times top_k, got {}", kMostPairs, run.tokens * run.top_k));
   run.chunks = in.whole("chunks", 1, kMostChunks);
   if (run.tokens % run.chunks != 0)
     in.fault("chunks", fmt::format("expected a divisor of {} tokens, got {}", run.tokens, run.chunks));

@@ -85,6 +85,19 @@ std::int64_t reserved_bytes(const plan::Plan& plan) {
   return allocator.stats().reserved_peak;
 }
 
+// Products one by one are launched one by one.
+void launch_apart(const LayerRun& run, plan::Block& block) {
+  if (run.library.find("a product an expert") == std::string::npos) return;
+  const bool wgrad_alone = run.library.find("weight gradients a product an expert") != std::string::npos;
+  const auto& rows = run.backward == "redispatch" ? run.retained_rows : run.chunk_rows;
+  const std::int64_t products =
+      (std::ranges::count_if(rows, [](std::int64_t count) { return count > 0; }) + run.chunks - 1) / run.chunks;
+  for (auto* ops : {&block.forward, &block.backward})
+    for (plan::Op& op : *ops)
+      if (op.work == plan::Work::grouped_gemm && (!wgrad_alone || op.pass == cost::GemmPass::wgrad))
+        op.launches = static_cast<std::uint16_t>(products);
+}
+
 }  // namespace
 
 plan::Plan layer_plan(const LayerRun& run, const topology::HardwareProfile& profile) {
@@ -93,6 +106,7 @@ plan::Plan layer_plan(const LayerRun& run, const topology::HardwareProfile& prof
   plan.decision_of = {0};
   plan::sum_rows(plan);
   plan.blocks = {plan::make_routed_block(*plan.scenario, plan.shape, plan::treatment_of(plan.decisions.front()))};
+  launch_apart(run, plan.blocks.front());
   plan::Visit forward;
   forward.layer = forward.moe_layer = 0;
   plan::Visit backward = forward;

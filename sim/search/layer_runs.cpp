@@ -42,7 +42,11 @@ LayerRow judge(const LayerRun& run, const measurements::Profiles& profiles, cons
   if (fixed != nullptr && measurements::Profiles({*fixed}).find(run.gpu) == nullptr)
     return skip(fmt::format("of another device: '{}' is no name of profile {}", base::shown_cell(run.gpu), fixed->id));
   row.profile = profile->id;
-  row.predicted = predict_layer(run, *profile);
+  try {
+    row.predicted = predict_layer(run, *profile);
+  } catch (const base::Error& error) {  // larger than what can be simulated
+    return skip(error.faults().front().message);
+  }
   return row;
 }
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "config/document.h"
 #include "cost/bytes_matrix.h"
 #include "measurements/collective_table.h"
+#include "measurements/layer_run.h"
 #include "measurements/predict.h"
 #include "measurements/profiles.h"
 #include "measurements/read_table.h"
@@ -85,6 +87,20 @@ void measurements(std::string_view bytes) {
       require(row.seconds > 0, "a row that was taken has a time");
       const measurements::Prediction prediction = measurements::predict(row, profile);
       require(prediction.seconds.has_value() == prediction.reason.empty(), "a prediction or a reason");
+    }
+  });
+}
+
+// Runs of layers: what was taken adds up.
+void layer_runs(std::string_view bytes) {
+  yaml_taken_or_refused(bytes, [&] {
+    const measurements::LayerRunFile file = measurements::parse_layer_runs(text_of(bytes), "input");
+    for (const measurements::LayerRun& run : file.runs) {
+      require((run.status == measurements::Status::ok) == run.faults.empty(), "a run is taken or says why not");
+      if (!run.faults.empty()) continue;
+      require(run.forward_s > 0 && run.backward_s > 0, "a run that was taken has times");
+      require(std::accumulate(run.chunk_rows.begin(), run.chunk_rows.end(), std::int64_t{0}) == run.tokens * run.top_k,
+              "rows of a run that was taken are those of its tokens");
     }
   });
 }
@@ -257,6 +273,7 @@ constexpr std::array kTargets = {
     Target{"counts_csv", counts_csv},
     Target{"runs_csv", runs_csv},
     Target{"measurements", measurements},
+    Target{"layer_runs", layer_runs},
     Target{"counts_jsonl", counts_jsonl},
     Target{"npy", npy},
     Target{"npz", npz},

@@ -59,6 +59,8 @@ TEST_CASE("what a line says wrongly is an error at its key, with what was expect
         "backward_peak_bytes: expected a whole number from 1 to 70368744177664, got 1.5");
   CHECK(
       fault_of({{"tokens", "18446744073709551615"}}).starts_with("tokens: expected a whole number from 1 to 16777216"));
+  CHECK(fault_of({{"tokens", "16777216"}, {"experts", "128"}, {"top_k", "128"}}) ==
+        "top_k: expected at most 2147483647 pairs, tokens times top_k, got 2147483648");
   CHECK(fault_of({{"gpu", "\"\""}}) == "gpu: expected a text, got \"\"");
   CHECK(fault_of({{"backward", "\"twice\""}}) == "backward: expected kept, recompute or redispatch, got 'twice'");
   CHECK(fault_of({{"retention", "1.01"}}) == "retention: expected a number above 0 and up to 1, got 1.01");

@@ -37,7 +37,8 @@ LayerProducts::LayerProducts(cudaStream_t stream, std::int64_t experts, bool tog
 LayerProducts::~LayerProducts() { cublasDestroy(handle_); }
 
 std::string LayerProducts::library() const {
-  return std::string(together_ ? "cuBLAS grouped " : "cuBLAS a product an expert ") + LtHandle::version();
+  if (!together_) return "cuBLAS a product an expert " + LtHandle::version();
+  return "cuBLAS grouped " + LtHandle::version() + (wgrad_together_ ? "" : ", weight gradients a product an expert");
 }
 
 void LayerProducts::run(const Product& product) {
@@ -104,8 +105,9 @@ bool LayerProducts::run_together(const std::vector<Product>& products) {
       ld_first.data(), there + count, CUDA_R_16BF, ld_second.data(), betas.data(),
       const_cast<void* const*>(there + 2 * count), type_of(products[0]), ld_out.data(), static_cast<int>(count),
       sizes.data(), CUBLAS_COMPUTE_32F);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED && products[0].pass == kernels::Pass::wgrad) {
-    wgrad_together_ = false;
+  const bool wgrad = products[0].pass == kernels::Pass::wgrad;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (wgrad && status == CUBLAS_STATUS_INVALID_VALUE)) {
+    (wgrad ? wgrad_together_ : together_) = false;
     return false;
   }
   MOEPLAN_CUBLAS(status);

@@ -35,7 +35,9 @@ class LayerProducts {
   // One for each expert, of rows offsets[e] to offsets[e + 1]; an expert without rows has none.
   void run_grouped(const Product& all, const std::vector<std::int64_t>& offsets);
 
-  std::string library() const;  // "cuBLAS grouped 13.1.0", "cuBLAS a product an expert 13.1.0"
+  // "cuBLAS grouped 13.1.0", with ", weight gradients a product an expert" where the library has no grouped one of
+  // their types; "cuBLAS a product an expert 13.1.0".
+  std::string library() const;
   bool together() const { return together_; }
 
  private:
