@@ -6,9 +6,9 @@
 namespace moeplan::search {
 
 FormError step_form(scenario::Framework framework) {
-  return framework == scenario::Framework::torchtitan ? FormError{-0.037, 7.191} : FormError{-2.056, 5.057};
+  return framework == scenario::Framework::torchtitan ? FormError{-0.030, 7.191} : FormError{-2.042, 5.057};
 }
 
-FormError memory_form() { return {-0.021, 0.109}; }
+FormError memory_form() { return {-0.021, 0.107}; }
 
 }  // namespace moeplan::search
