@@ -419,14 +419,15 @@ class Lockstep {
     return times;
   }
 
+  // Of the channels that the row sends on, one a flow.
   std::int64_t last_send_ps(std::size_t r, std::size_t member) const {
+    const std::size_t rows = rows_.size();
+    const std::size_t before = (r + rows - static_cast<std::size_t>(rows_of_stage_) % rows) % rows;
     std::int64_t last_ps = 0;
-    for (std::size_t number = 0; number < channels_.size(); ++number) {
-      const Channel& channel = channels_[number];
-      if (channel.end_ps.empty()) continue;
-      const std::size_t border = number % rows_.size(), flow = number / rows_.size();
+    for (std::size_t flow = 0; flow < channels_.size() / rows; ++flow) {
       const bool towards_next = flow == 0 || flow == 3;  // Flow::number
-      if ((towards_next ? border : other_end(border)) == r) last_ps = std::max(last_ps, channel.end_ps[member]);
+      const Channel& channel = channels_[flow * rows + (towards_next ? r : before)];
+      if (!channel.end_ps.empty()) last_ps = std::max(last_ps, channel.end_ps[member]);
     }
     return last_ps;
   }
