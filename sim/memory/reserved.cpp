@@ -196,13 +196,7 @@ void ReservedReplay::hold(const std::vector<StaticEvent>& events, Phase phase, s
           const StaticEvent& made = events[static_cast<std::size_t>(event.releases)];
           place.tensor = &made.name;
           place.kind = made.kind;
-          const std::int64_t address = lane.allocator.address_of(held.handle);
-          const std::int64_t bytes = lane.allocator.size_of(held.handle);
-          lane.allocator.release(held.handle);
-          if (events_ == nullptr || &lane != &lanes_.back()) continue;
-          const AllocatorStats& stats = lane.allocator.stats();
-          events_->push_back({MemoryEvent::Action::free, phase, place.iteration, visit, place.op_index, made.name,
-                              made.kind, kCompute, bytes, address, stats.allocated, stats.reserved});
+          drop(lane, held, place);
         }
       for (Lane& lane : lanes_) lane.statics.push_back(Held{});
       continue;
@@ -214,17 +208,22 @@ void ReservedReplay::hold(const std::vector<StaticEvent>& events, Phase phase, s
   }
 }
 
+void ReservedReplay::drop(Lane& lane, const Held& held, const Place& place) {
+  const std::int64_t address = lane.allocator.address_of(held.handle), bytes = lane.allocator.size_of(held.handle);
+  lane.allocator.release(held.handle);
+  if (events_ == nullptr || &lane != &lanes_.back()) return;
+  const AllocatorStats& stats = lane.allocator.stats();
+  events_->push_back({MemoryEvent::Action::free, place.phase, place.iteration, place.visit, place.op_index,
+                      *place.tensor, place.kind, held.pool, bytes, address, stats.allocated, stats.reserved});
+}
+
 void ReservedReplay::drop_of_step(Place place) {
   place.phase = Phase::steady_iteration;
   for (Lane& lane : lanes_) {
     for (const auto& [key, made] : lane.of_step) {
-      const Held& held = made.held;
-      const std::int64_t address = lane.allocator.address_of(held.handle), bytes = lane.allocator.size_of(held.handle);
-      lane.allocator.release(held.handle);
-      if (events_ == nullptr || &lane != &lanes_.back()) continue;
-      const AllocatorStats& stats = lane.allocator.stats();
-      events_->push_back({MemoryEvent::Action::free, place.phase, place.iteration, -1, -1, made.name, made.kind,
-                          held.pool, bytes, address, stats.allocated, stats.reserved});
+      place.tensor = &made.name;
+      place.kind = made.kind;
+      drop(lane, made.held, place);
     }
     lane.of_step.clear();
   }

@@ -106,6 +106,8 @@ class ReservedReplay {
   void release(const Place& place, std::size_t frame, std::size_t tensor, bool waits);
   void complete_waiting(bool all);
   void tell(MemoryEvent::Action action, const Place& place, const Held& held);
+  // Released at once, and told.
+  void drop(Lane& lane, const Held& held, const Place& place);
   void drop_of_step(Place place);
   void start_graphs(const plan::Plan& plan);
   void hold(const std::vector<StaticEvent>& events, Phase phase, std::int32_t visit = -1);
