@@ -16,6 +16,13 @@ inline topology::HardwareProfile shipped(const std::string& id) {
   return profile;
 }
 
+inline topology::Value assumed(double number) { return {number, topology::Evidence::assumed, "test"}; }
+
+// The same bytes from every member to every member.
+inline std::vector<std::int64_t> uniform_bytes(std::size_t members, std::int64_t bytes) {
+  return std::vector<std::int64_t>(members * members, bytes);
+}
+
 // Figures that a reader can use by hand: 100 multiprocessors, 100 TFLOP/s (1 TFLOP/s each), 1 TB/s; 100 GB/s and 2 us
 // inside a node, 10 GB/s a NIC and 10 us across.
 inline topology::HardwareProfile round_profile(double gpus_per_node = 8, double nics_per_node = 8) {
