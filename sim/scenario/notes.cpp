@@ -97,6 +97,10 @@ void assume_policies(const Raw& raw, Lines& lines) {
 
 // What is read and kept, and does nothing to the figures yet: never in silence.
 void assume_recorded(const Scenario& scenario, Lines& lines) {
+  if (scenario.optimizer.offload_fraction > 0 && !scenario.hardware.host.memory_bandwidth) {
+    lines.push_back("the update on the host takes no time: the profile " + scenario.hardware.id +
+                    " states no host.memory_bandwidth");
+  }
   if (scenario.training.tp_comm_overlap) {
     if (scenario.layout.tp == 1)
       lines.push_back("training.tp_comm_overlap does nothing: parallel.tp is 1");
