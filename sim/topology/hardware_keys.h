@@ -46,6 +46,9 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("gemm", "peak_mxfp8", gemm.peak_mxfp8, Quantity::flop_per_second);
   visit("gemm", "peak_fp4", gemm.peak_fp4, Quantity::flop_per_second);
   visit("gemm", "sustained", gemm.sustained, Quantity::flop_per_second);
+  visit("gemm", "sustained_fp8", gemm.sustained_fp8, Quantity::flop_per_second);
+  visit("gemm", "sustained_mxfp8", gemm.sustained_mxfp8, Quantity::flop_per_second);
+  visit("gemm", "sustained_fp4", gemm.sustained_fp4, Quantity::flop_per_second);
   visit("gemm", "spread", gemm.spread, Quantity::spread);
   auto& grouped = profile.grouped_gemm;
   visit("grouped_gemm", "tile_rows", grouped.tile_rows, Quantity::count);
