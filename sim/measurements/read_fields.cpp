@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/csv.h"
 #include "measurements/fields.h"
@@ -88,6 +89,9 @@ void read_gemm(Fields& fields, Measurement& row) {
 // Rows of each group, from a list, or evenly where the table says that they are.
 void read_groups(Fields& fields, Measurement& row, std::int64_t rows, std::int64_t groups) {
   row.group_rows = fields.integers("group_rows");
+  if (!row.group_rows.empty() &&
+      std::all_of(row.group_rows.begin(), row.group_rows.end(), [](std::int64_t count) { return count == 0; }))
+    return fields.fault("group_rows", "expected a group with rows, got 0 for all");
   if (!row.group_rows.empty() || row.status != Status::ok) return;
   const std::string& spread = row.distribution;
   if (!spread.empty() && spread != "balanced" && spread != "uniform") {
@@ -182,6 +186,27 @@ void read_dispatch(Fields& fields, Measurement& row) {
   row.precision = bf16 ? cost::Precision::bf16 : cost::Precision::fp8;
 }
 
+// "3-9": the lower rank first.
+void read_pair(Fields& fields, Measurement& row) {
+  row.pair = fields.text("pair");
+  if (row.pair.empty()) return;
+  constexpr std::int64_t kMostRank = std::int64_t{1} << 24;
+  const auto rank_of = [](std::string_view text) {
+    std::int64_t rank = -1;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), rank);
+    const bool whole = code == std::errc() && end == text.data() + text.size() && text.front() != '-';
+    return whole && rank <= kMostRank ? rank : -1;
+  };
+  const std::size_t dash = row.pair.find('-');
+  const std::string_view text = row.pair;
+  const bool parted = dash != std::string::npos && dash > 0 && dash + 1 < text.size();
+  const std::int64_t lower = parted ? rank_of(text.substr(0, dash)) : -1;
+  const std::int64_t higher = parted ? rank_of(text.substr(dash + 1)) : -1;
+  if (lower < 0 || higher <= lower)
+    fields.fault("pair", fmt::format("expected two ranks, the lower one first, such as 0-3, got '{}'",
+                                     base::shown_cell(row.pair)));
+}
+
 void read_collective(Fields& fields, Measurement& row) {
   row.family = Family::collective;
   const std::string name = head_of(row.kind);
@@ -192,7 +217,7 @@ void read_collective(Fields& fields, Measurement& row) {
   constexpr std::array<const char*, 8> kNames = {"all_reduce", "all_gather", "reduce_scatter", "alltoall",
                                                  "all2all",    "p2p",        "sendrecv",       "alltoallv"};
   if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) return unknown_kind(fields, row);
-  row.pair = fields.text("pair");
+  read_pair(fields, row);
   if (name == "alltoallv") {
     row.byte_matrix = fields.integers("byte_matrix", kMostBytes);
     const auto ranks = static_cast<std::size_t>(std::min<std::int64_t>(row.shape.ranks, kMostMatrixRanks));

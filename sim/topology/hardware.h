@@ -95,7 +95,8 @@ struct HardwareProfile {
     Value operation;  // host seconds of one eager operation of the framework, its launch included
     Value sync;       // host seconds of one device-to-host wait beyond the device's own time
     OptionalValue spread;
-    OptionalValue memory;  // bytes of host memory a node
+    OptionalValue memory;            // bytes of host memory a node
+    OptionalValue memory_bandwidth;  // bytes/s that streaming code reaches on a node, all its GPUs' processes together
   } host;
 
   struct Network {

@@ -96,6 +96,7 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("host", "operation", profile.host.operation, Quantity::seconds);
   visit("host", "sync", profile.host.sync, Quantity::seconds);
   visit("host", "memory", profile.host.memory, Quantity::bytes);
+  visit("host", "memory_bandwidth", profile.host.memory_bandwidth, Quantity::bytes_per_second);
   visit("host", "spread", profile.host.spread, Quantity::spread);
   auto& network = profile.network;
   visit("network", "gpus_per_node", network.gpus_per_node, Quantity::count);

@@ -121,6 +121,45 @@ TEST_CASE("a check of the program that failed is told") {
   CHECK(table.device->set_aside.front().message == "a check of the device program failed: fp8 product TN");
 }
 
+TEST_CASE("a pair is two ranks, the lower one first") {
+  const auto pair = [](const std::string& text) {
+    const MeasurementTable table =
+        parse(device() +
+              line("measurement",
+                   R"("collective":"sendrecv","n_gpus":2,"n_nodes":1,"size_bytes":1024,"time_us":50,"pair":")" + text +
+                       "\"") +
+              end(2));
+    REQUIRE(table.rows.size() == 1);
+    return table.rows[0];
+  };
+  for (const char* good : {"0-1", "3-9", "9-10", "0-16777216"}) CHECK(pair(good).status == Status::ok);
+  for (const char* bad :
+       {"9", "3-3", "9-3", "3-", "-3", "1-2-3", "a-b", "0 - 1", "-1-2", "1--2", "0x1-2", "0-16777217"}) {
+    const Measurement row = pair(bad);
+    CHECK_MESSAGE(row.status == Status::error, bad);
+    REQUIRE(row.faults.size() == 1);
+    CHECK(row.faults[0].where.key == "pair");
+    CHECK(row.faults[0].message.starts_with("expected two ranks, the lower one first"));
+  }
+}
+
+TEST_CASE("grouped products have a group with rows") {
+  const auto grouped = [](const std::string& rows) {
+    const MeasurementTable table =
+        parse(device() +
+              line("measurement",
+                   R"("op":"grouped_gemm_fwd","dtype":"bf16","n":64,"k":64,"time_us":50,"group_rows":)" + rows) +
+              end(2));
+    REQUIRE(table.rows.size() == 1);
+    return table.rows[0];
+  };
+  CHECK(grouped("[0,1,0]").status == Status::ok);
+  const Measurement none = grouped("[0,0,0]");
+  CHECK(none.status == Status::error);
+  REQUIRE(none.faults.size() == 1);
+  CHECK(none.faults[0].message == "expected a group with rows, got 0 for all");
+}
+
 TEST_CASE("an uneven exchange is predicted from its byte matrix") {
   const auto exchange = [](const std::string& matrix) {
     const MeasurementTable table =

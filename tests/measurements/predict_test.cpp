@@ -25,16 +25,18 @@ TEST_CASE("profiles are found by id and by the names that tables use, whatever t
   CHECK(profiles().find("H200-SX") == nullptr);
 }
 
-TEST_CASE("a product, a grouped product and attention are what their cost models say") {
+TEST_CASE("a product, a grouped product and attention are what their cost models say of single operations") {
+  topology::HardwareProfile burst = h200();
+  burst.gemm.sustained.reset();
   const Measurement gemm =
       row_of(R"({"gpu": "H200", "op": "wgrad", "dtype": "bf16", "m": 4096, "n": 2048, "k": 8192, "time_us": 200})");
   CHECK(predict(gemm, h200()).seconds ==
-        cost::gemm_time_s({4096, 2048, 8192, cost::GemmPass::wgrad}, h200(), cost::Precision::bf16));
+        cost::gemm_time_s({4096, 2048, 8192, cost::GemmPass::wgrad}, burst, cost::Precision::bf16));
   const Measurement grouped = row_of(
       R"({"gpu": "H200", "kind": "grouped_gemm_fwd", "dtype": "fp8", "group_rows": [300, 0, 17], "n": 1536, "k": 2048, "time_us": 20})");
   const std::vector<std::int64_t> rows = {300, 0, 17};
   CHECK(predict(grouped, h200()).seconds ==
-        cost::grouped_gemm_time_s(rows, 1536, 2048, cost::GemmPass::forward, h200(), cost::Precision::fp8));
+        cost::grouped_gemm_time_s(rows, 1536, 2048, cost::GemmPass::forward, burst, cost::Precision::fp8));
   const Measurement attention = row_of(
       R"({"gpu": "H200", "op": "attention", "direction": "bwd", "batch": 2, "seqlen": 4096, "heads": 16, "head_dim": 128, "time_us": 2000})");
   CHECK(predict(attention, h200()).seconds == cost::attention_backward_time_s({2, 16, 4096, 128, 128}, h200()));
