@@ -64,7 +64,7 @@ TEST_CASE("validate --operators: a broken row gives status 1, a broken table sta
 }
 
 TEST_CASE(
-    "validate --operators --hardware predicts rows of a GPU that no profile names; without it nothing is judged") {
+    "validate --operators --hardware predicts rows of a GPU that no profile names, and without it nothing is judged") {
   const Folder folder;
   const std::string table = folder.write(
       "rows.csv", "id,gpu,op,dtype,m,n,k,time_us\nA,Wafer,gemm,bf16,64,64,64,5\nB,Wafer,gemm,bf16,64,64,128,5\n");
@@ -79,7 +79,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "validate --operators: across nodes the rate of the NICs is the cluster's; a table states it, or --hardware does") {
+    "validate --operators: across nodes the rate of the NICs is the cluster's: a table states it, or --hardware does") {
   const Folder folder;
   const std::string head = "id,gpu,collective,n_gpus,n_nodes,nic_GBps_per_gpu,size_bytes,time_us\n";
   const std::string table =
