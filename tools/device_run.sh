@@ -2,11 +2,25 @@
 # One run on one GPU: builds moeplan-device, checks it, measures, runs layers, and writes everything into one folder.
 #   tools/device_run.sh [FOLDER]            FOLDER: else $OUT, else device_run
 # Eight minutes on an H200. MEASURE_SECONDS (200) and LAYER_SECONDS (110) change how long the two long parts may take.
-# Exit status: 0 done, 1 something failed (log.txt says what), 2 no compiler, 77 no GPU. No setting of the GPU is changed.
+# Files of an earlier run in FOLDER are replaced.
+# Exit status: 0 done, 1 something failed (log.txt says what), 2 bad usage or no compiler, 77 no GPU. No setting of the GPU is changed.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-if [ $# -gt 1 ] || [[ "${1:-}" == -* ]]; then
-  sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}" >&2
+usage() { sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+case "${1:-}" in -h | --help) usage && exit 0 ;; esac
+wrong=0
+refuse() {
+  echo "error: $*" >&2
+  wrong=1
+}
+[ $# -le 1 ] || refuse "expected one folder, got $# words"
+[[ "${1:-}" != -* ]] || refuse "unknown option '$1'"
+for name in MEASURE_SECONDS LAYER_SECONDS; do
+  value=${!name:-10}
+  [[ "$value" =~ ^[1-9][0-9]{0,4}$ ]] || refuse "$name: expected a whole number from 1 to 99999, got '$value'"
+done
+if [ $wrong -ne 0 ]; then
+  usage >&2
   exit 2
 fi
 out=${1:-${OUT:-device_run}}
@@ -17,6 +31,9 @@ measure_seconds=${MEASURE_SECONDS:-200}
 layer_seconds=${LAYER_SECONDS:-110}
 failed=0
 begin=$(date +%s)
+
+# Of an earlier run: each file here is of this one.
+rm -f "$out"/{probe,check,measure,layer,attention}.jsonl "$out"/{profile.yaml,commit.txt}
 
 say() { printf '%4d s  %s\n' $(($(date +%s) - begin)) "$*" | tee -a "$log"; }
 : >"$log"

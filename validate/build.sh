@@ -1,13 +1,31 @@
 #!/usr/bin/env bash
 # Builds moeplan-device alone, with nvcc and a C++17 library: nothing of the simulator, no CMake.
-#   validate/build.sh [OUTPUT [ARCHITECTURES]]    ARCHITECTURES: those of nvcc's -arch (native), or a list "80 90a"
+#   validate/build.sh [OUTPUT [ARCHITECTURES]]    OUTPUT (moeplan-device); ARCHITECTURES: native, or a list "80 90a"
 # NCCL is used where its header and library are found (NCCL_HOME, the toolkit, the system).
 set -euo pipefail
+usage() { sed -n '2,5s/^# \?//p' "${BASH_SOURCE[0]}"; }
+case "${1:-}" in
+  -h | --help) usage && exit 0 ;;
+  -*)
+    echo "error: unknown option '$1'" >&2
+    usage >&2
+    exit 2
+    ;;
+esac
+if [ $# -gt 2 ]; then
+  echo "error: expected at most OUTPUT and ARCHITECTURES, got $# words" >&2
+  usage >&2
+  exit 2
+fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 output=${1:-moeplan-device}
 architectures=${2:-native}
 
 nvcc=${CUDACXX:-}
+if [ -n "$nvcc" ] && ! command -v "$nvcc" >/dev/null; then
+  echo "error: CUDACXX: '$nvcc' is no program that can be run" >&2
+  exit 2
+fi
 for folder in "${CUDA_PATH:-}" "${CUDA_HOME:-}"; do
   [ -n "$nvcc" ] || [ -z "$folder" ] || [ ! -x "$folder/bin/nvcc" ] || nvcc=$folder/bin/nvcc
 done
@@ -20,7 +38,16 @@ if [ -z "$nvcc" ]; then
   exit 2
 fi
 
+if ! "$nvcc" --version 2>/dev/null | grep -q NVIDIA; then
+  echo "error: '$nvcc' is no nvcc: it does not say so of itself" >&2
+  exit 2
+fi
+
 targets=()
+if [[ ! "$architectures" =~ ^(native|[0-9]+[af]?( +[0-9]+[af]?)*\ *)$ ]]; then
+  echo "error: ARCHITECTURES: expected native, or numbers such as '80 90a', got '$architectures'" >&2
+  exit 2
+fi
 if [ "$architectures" = native ]; then
   targets=(-arch=native)
 else

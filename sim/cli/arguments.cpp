@@ -1,5 +1,6 @@
 #include "cli/arguments.h"
 
+#include <CLI/CLI.hpp>
 #include <ostream>
 
 #include "cli/arguments_checks.h"

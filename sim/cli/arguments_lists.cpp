@@ -1,3 +1,5 @@
+#include <CLI/CLI.hpp>
+
 #include "cli/arguments_options.h"
 
 namespace moeplan::cli {

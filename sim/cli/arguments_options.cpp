@@ -1,5 +1,7 @@
 #include "cli/arguments_options.h"
 
+#include <CLI/CLI.hpp>
+
 namespace moeplan::cli {
 
 void add_output_options(CLI::App& app, Arguments& arguments) {

@@ -1,10 +1,13 @@
 #pragma once
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cli/arguments.h"
+
+namespace CLI {
+class App;
+}
 
 // The options of the commands, as CLI11 takes them: one file a family of commands. For the sources of arguments alone.
 namespace moeplan::cli {

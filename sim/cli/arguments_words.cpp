@@ -1,5 +1,6 @@
 #include "cli/arguments_words.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/error.h"

@@ -1,9 +1,12 @@
 #pragma once
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/arguments.h"
+
+namespace CLI {
+class App;
+}
 
 // The words that select a command, and those that nothing takes. For the sources of arguments alone.
 namespace moeplan::cli {

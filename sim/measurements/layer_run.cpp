@@ -20,7 +20,9 @@ constexpr std::int64_t kMostTokens = std::int64_t{1} << 24, kMostWidth = std::in
 constexpr std::int64_t kMostExperts = 65535, kMostChunks = 4096;
 constexpr std::int64_t kMostPairs = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMostMemory = std::int64_t{1} << 46;
+constexpr std::int64_t kMostSteps = 1000000;
 constexpr double kMostUs = 1e9;
+constexpr double kRounding = 1e-6;  // of numbers with nine digits
 
 // Reads the fields of one line; every fault names its key and what was found.
 class LineReader {
@@ -46,14 +48,45 @@ class LineReader {
     }
     return value;
   }
-  double real(const char* key, double most) {
+  // A width of what moves eight values at a time.
+  std::int64_t eights(const char* key, std::int64_t most) {
+    const std::size_t before = run_.faults.size();
+    const std::int64_t value = whole(key, 8, most);
+    if (run_.faults.size() == before && value % 8 != 0)
+      fault(key, fmt::format("expected a multiple of 8, got {}", value));
+    return value;
+  }
+  // Above 0; with `zero`, or 0.
+  double real(const char* key, double most, bool zero = false) {
     const auto found = object_.find(key);
-    const double value = found != object_.end() && found->is_number() ? found->get<double>() : 0;
-    if (!(value > 0 && value <= most)) {
-      fault(key, fmt::format("expected a number above 0 and up to {:g}, got {}", most, shown(key)));
+    const double value = found != object_.end() && found->is_number() ? found->get<double>() : -1;
+    if (!(value >= 0 && value <= most) || (value == 0 && !zero)) {
+      fault(key,
+            fmt::format("expected a number {} and up to {:g}, got {}", zero ? "from 0" : "above 0", most, shown(key)));
       return 1;
     }
     return value;
+  }
+  // `count` times above 0, whose median is `median`.
+  void samples(const char* key, std::int64_t count, double median) {
+    const auto found = object_.find(key);
+    const std::string expected = fmt::format("expected a list of {} numbers above 0, one a step", count);
+    if (found == object_.end() || !found->is_array()) return fault(key, expected + ", got " + shown(key));
+    if (static_cast<std::int64_t>(found->size()) != count)
+      return fault(key, fmt::format("{}, got {}", expected, found->size()));
+    std::vector<double> values;
+    for (const Json& item : *found) {
+      const double value = item.is_number() ? item.get<double>() : 0;
+      if (!(value > 0 && value <= kMostUs))
+        return fault(key,
+                     fmt::format("{}, got {} at place {}", expected, base::shown_cell(item.dump()), values.size() + 1));
+      values.push_back(value);
+    }
+    std::sort(values.begin(), values.end());
+    const std::size_t half = values.size() / 2;
+    const double middle = values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+    if (std::abs(middle - median) > kRounding * median)
+      fault(key, fmt::format("expected samples whose median is the {:g} us of the line, got {:g}", median, middle));
   }
   std::vector<std::int64_t> wholes(const char* key, std::int64_t count, std::int64_t most) {
     const auto found = object_.find(key);
@@ -107,12 +140,27 @@ void check_rows(LineReader& in, const LayerRun& run) {
                                               chunk + 1, sum));
   }
   if (run.retained_rows.empty()) return;
+  // The share of each expert's rows, rounded up (a share such as 0.1 is no binary fraction: a hair above is not a row).
   for (std::int64_t e = 0; e < run.experts; ++e) {
     const auto i = static_cast<std::size_t>(e);
-    if (run.retained_rows[i] > run.chunk_rows[i])
-      return in.fault("retained_rows", fmt::format("expected at most the {} rows of expert {}, got {}",
-                                                   run.chunk_rows[i], e, run.retained_rows[i]));
+    const auto kept =
+        static_cast<std::int64_t>(std::ceil(run.retention * static_cast<double>(run.chunk_rows[i]) - kRounding));
+    if (run.retained_rows[i] != kept)
+      return in.fault("retained_rows", fmt::format("expected {} of the {} rows of expert {} at retention {:g}, got {}",
+                                                   kept, run.chunk_rows[i], e, run.retention, run.retained_rows[i]));
   }
+}
+
+// What one number says of another.
+void check_peaks(LineReader& in, const LayerRun& run) {
+  const std::int64_t highest = std::max(run.forward_peak_bytes, run.backward_peak_bytes);
+  if (run.peak_allocated_bytes != highest)
+    in.fault("peak_allocated_bytes", fmt::format("expected {}, the larger of forward_peak_bytes and "
+                                                 "backward_peak_bytes, got {}",
+                                                 highest, run.peak_allocated_bytes));
+  else if (run.peak_reserved_bytes < highest)
+    in.fault("peak_reserved_bytes", fmt::format("expected at least the {} bytes of peak_allocated_bytes, got {}",
+                                                highest, run.peak_reserved_bytes));
 }
 
 void read_run(const Json& object, std::string_view line, LayerRun& run) {
@@ -124,8 +172,8 @@ void read_run(const Json& object, std::string_view line, LayerRun& run) {
   run.library = in.text("library");
   run.distribution = in.text("distribution");
   run.tokens = in.whole("tokens", 1, kMostTokens);
-  run.hidden = in.whole("hidden", 8, kMostWidth);
-  run.ffn = in.whole("ffn", 8, kMostWidth);
+  run.hidden = in.eights("hidden", kMostWidth);
+  run.ffn = in.eights("ffn", kMostWidth);
   run.experts = in.whole("experts", 1, kMostExperts);
   run.top_k = in.whole("top_k", 1, run.experts);
   if (run.tokens * run.top_k > kMostPairs)
@@ -140,13 +188,23 @@ void read_run(const Json& object, std::string_view line, LayerRun& run) {
     in.fault("backward", "expected kept, recompute or redispatch, got '" + base::shown_cell(run.backward) + "'");
   if (redispatch && run.chunks != 1) in.fault("chunks", fmt::format("expected 1 with redispatch, got {}", run.chunks));
   run.retention = in.real("retention", 1);
-  if (run.faults.empty()) run.chunk_rows = in.wholes("chunk_rows", run.chunks * run.experts, run.tokens);
+  if (!redispatch && run.retention < 1)
+    in.fault("retention", fmt::format("expected 1 where backward is of all pairs, got {:g}", run.retention));
+  if (run.faults.empty()) run.chunk_rows = in.wholes("chunk_rows", run.chunks * run.experts, run.tokens / run.chunks);
   if (run.faults.empty() && redispatch) run.retained_rows = in.wholes("retained_rows", run.experts, run.tokens);
-  run.forward_s = in.real("forward_us", kMostUs) * 1e-6;
-  run.backward_s = in.real("backward_us", kMostUs) * 1e-6;
+  const double forward_us = in.real("forward_us", kMostUs), backward_us = in.real("backward_us", kMostUs);
+  run.forward_s = forward_us * 1e-6;
+  run.backward_s = backward_us * 1e-6;
+  run.forward_uncertainty = in.real("forward_uncertainty", 1, true);
+  run.backward_uncertainty = in.real("backward_uncertainty", 1, true);
+  run.steps = in.whole("steps", 1, kMostSteps);
+  if (run.faults.empty()) in.samples("forward_samples_us", run.steps, forward_us);
+  if (run.faults.empty()) in.samples("backward_samples_us", run.steps, backward_us);
   run.forward_peak_bytes = in.whole("forward_peak_bytes", 1, kMostMemory);
   run.backward_peak_bytes = in.whole("backward_peak_bytes", 1, kMostMemory);
+  run.peak_allocated_bytes = in.whole("peak_allocated_bytes", 1, kMostMemory);
   run.peak_reserved_bytes = in.whole("peak_reserved_bytes", 1, kMostMemory);
+  if (run.faults.empty()) check_peaks(in, run);
   if (run.faults.empty()) check_rows(in, run);
 }
 

@@ -19,8 +19,11 @@ struct LayerRun {
   double retention = 1;
   std::vector<std::int64_t> chunk_rows;     // [chunks * experts]: rows of each expert in each chunk
   std::vector<std::int64_t> retained_rows;  // [experts]; redispatch
+  std::int64_t steps = 0;                   // that count
   double forward_s = 0, backward_s = 0;
-  std::int64_t forward_peak_bytes = 0, backward_peak_bytes = 0, peak_reserved_bytes = 0;
+  double forward_uncertainty = 0, backward_uncertainty = 0;  // half the 95 % interval of the median, over the median
+  std::int64_t forward_peak_bytes = 0, backward_peak_bytes = 0;
+  std::int64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;  // the larger of both; segments, never less
   Status status = Status::ok;
   std::string reason;               // why it is set aside
   std::vector<base::Fault> faults;  // of status error

@@ -9,6 +9,7 @@ constexpr std::int64_t kD = Shape::kElement;
 constexpr auto kDense = TensorKind::activations_dense;
 constexpr auto kTp = topology::GroupKind::tp;
 double bytes(std::int64_t elements) { return static_cast<double>(elements * kD); }
+double moved(std::int64_t elements, std::int64_t bytes_each) { return static_cast<double>(elements * bytes_each); }
 }  // namespace
 
 bool Attention::mla() const { return b_->scenario().model.attention.kind == model::AttentionKind::mla; }
@@ -132,10 +133,10 @@ void Attention::project(Norm& norm, bool keep) {
     if (!keep) norm.drop_statistics(gemm);
     const std::int64_t rotated = t * (s.heads_rank + s.kv_heads_rank) * a.head_dim;
     if (a.qk_norm)
-      b_->memory("query-key norm", Family::attention, bytes(3 * rotated), 4, {qk_normed_input_, qk_statistics_});
+      b_->memory("query-key norm", Family::attention, moved(rotated, kD + b_->passes().norm_forward), 4, {qk_normed_input_, qk_statistics_});
     const std::int64_t value = t * s.kv_heads_rank * a.head_dim;
     Op& rotate =
-        b_->memory("rotary embedding", Family::attention, bytes(2 * (rotated + value)), 3, {q_, k_, v_}, {qkv_});
+        b_->memory("rotary embedding", Family::attention, bytes(2 * value) + moved(rotated, b_->passes().rotary), 3, {q_, k_, v_}, {qkv_});
     if (a.qk_norm && !keep) rotate.frees.insert(rotate.frees.end(), {qk_normed_input_, qk_statistics_});
     return;
   }
@@ -143,7 +144,7 @@ void Attention::project(Norm& norm, bool keep) {
     query_input_->cast(keep_input);
     query_input_->consumed(
         b_->linear("query down-projection", Family::attention, {tl, a.q_lora_rank, s.hidden}, {q_latent_}), keep_input);
-    b_->memory("query latent norm", Family::attention, bytes(2 * tl * a.q_lora_rank), 1, {q_latent_normed_});
+    b_->memory("query latent norm", Family::attention, moved(tl * a.q_lora_rank, b_->passes().norm_forward), 1, {q_latent_normed_});
     query_latent_->cast(keep);
   }
   latent_input_->cast(keep_input);
@@ -154,7 +155,7 @@ void Attention::project(Norm& norm, bool keep) {
     if (drop_norm_mla) norm.drop_output(down);
     if (!keep) norm.drop_statistics(down);
   }
-  b_->memory("key-value latent norm", Family::attention, bytes(2 * tl * a.kv_lora_rank), 1, {kv_latent_normed_});
+  b_->memory("key-value latent norm", Family::attention, moved(tl * a.kv_lora_rank, b_->passes().norm_forward), 1, {kv_latent_normed_});
   key_value_latent_->cast(keep);
   if (a.q_lora_rank == 0) query_input_->cast(keep_input);
   up_project(keep);
@@ -195,9 +196,16 @@ void Attention::up_project(bool keep) {
                       {t, s.heads_rank * (a.qk_nope_dim + a.v_head_dim), a.kv_lora_rank}, {kv_up_});
   key_value_latent_->consumed(kv, true);
   if (tp) kv.frees.push_back(latents_gathered_);
-  const std::int64_t moved = t * s.heads_rank * (2 * a.qk_dim() + a.v_head_dim);
-  b_->memory("rotary embedding and concatenation", Family::attention, bytes(2 * moved), 4, {q_, k_, v_},
+  const std::int64_t joined = t * s.heads_rank * (2 * a.qk_dim() + a.v_head_dim);
+  b_->memory("rotary embedding and concatenation", Family::attention, bytes(2 * joined) + rotated_apart(), 4, {q_, k_, v_},
              {q_up_, kv_up_});
+}
+
+// What rotating queries and the one rotary key of latent attention moves beyond the copies into one tensor.
+double Attention::rotated_apart() const {
+  const Shape& s = b_->shape();
+  const std::int64_t rotated = s.tokens * (s.heads_rank + 1) * b_->scenario().model.attention.qk_rope_dim;
+  return moved(rotated, b_->passes().rotary - Passes{}.rotary);
 }
 
 std::int64_t Attention::gathered_kv_bytes() const {
@@ -303,10 +311,11 @@ void Attention::backward_projections_gqa(Norm& norm, TensorId grad_norm) {
   const bool tp = s.tp > 1;
   const std::int64_t t = s.tokens, width = (s.heads_rank + 2 * s.kv_heads_rank) * a.head_dim;
   const std::int64_t rotated = t * (s.heads_rank + s.kv_heads_rank) * a.head_dim;
-  b_->memory("rotary embedding backward", Family::attention, bytes(2 * t * width), 3, {grad_qkv_},
+  b_->memory("rotary embedding backward", Family::attention,
+             bytes(2 * (t * width - rotated)) + moved(rotated, b_->passes().rotary), 3, {grad_qkv_},
              {grad_q_, grad_k_, grad_v_});
   if (a.qk_norm)
-    b_->memory("query-key norm backward", Family::attention, bytes(3 * rotated), 4, {},
+    b_->memory("query-key norm backward", Family::attention, moved(rotated, b_->passes().norm_backward), 4, {},
                {qk_normed_input_, qk_statistics_});
   grad_joint_->cast(true);
   norm.before_wgrad();
@@ -335,7 +344,7 @@ void Attention::backward_projections_mla(Norm& norm, TensorId grad_norm) {
   const std::int64_t q_width = s.heads_rank * a.qk_dim(), kv_width = s.heads_rank * (a.qk_nope_dim + a.v_head_dim);
   const std::int64_t latent = a.kv_lora_rank + a.qk_rope_dim;
   const std::int64_t q_in = a.q_lora_rank > 0 ? a.q_lora_rank : s.hidden;
-  b_->memory("rotary embedding backward", Family::attention, bytes(2 * t * (q_width + kv_width)), 4, {grad_up_},
+  b_->memory("rotary embedding backward", Family::attention, bytes(2 * t * (q_width + kv_width)) + rotated_apart(), 4, {grad_up_},
              {grad_q_, grad_k_, grad_v_});
   grad_joint_->cast(true);
   key_value_latent_->before_wgrad();
@@ -372,7 +381,8 @@ void Attention::backward_projections_mla(Norm& norm, TensorId grad_norm) {
       b_->collective("attention gradient reduce-scatter", kTp, cost::Collective::reduce_scatter, t * s.hidden * kD,
                      {grad_norm}, {grad_partial_});
   }
-  b_->memory("latent norm backward", Family::attention, bytes(3 * tl * (a.q_lora_rank + a.kv_lora_rank)),
+  b_->memory("latent norm backward", Family::attention,
+             moved(tl * (a.q_lora_rank + a.kv_lora_rank), b_->passes().norm_backward),
              a.q_lora_rank > 0 ? 4 : 2, {}, {kv_latent_});
   Op& norms = b_->last();
   key_value_latent_->drop(norms);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/op.h"
+#include "plan/passes.h"
 #include "plan/shape.h"
 
 namespace moeplan::plan {
@@ -16,7 +17,7 @@ using TensorId = std::uint32_t;
 class Builder {
  public:
   Builder(Block& block, const scenario::Scenario& scenario, const Shape& shape)
-      : block_(&block), scenario_(&scenario), shape_(shape) {}
+      : block_(&block), scenario_(&scenario), shape_(shape), passes_(plan::passes(scenario)) {}
 
   void into_forward() { target_ = &block_->forward; }
   void into_backward() { target_ = &block_->backward; }
@@ -58,6 +59,7 @@ class Builder {
 
   const scenario::Scenario& scenario() const { return *scenario_; }
   const Shape& shape() const { return shape_; }
+  const Passes& passes() const { return passes_; }
   Block& block() { return *block_; }
   Op& last() { return target_->back(); }       // the op that was emitted last
   std::vector<Op>& ops() { return *target_; }  // all that were, in this direction
@@ -74,6 +76,7 @@ class Builder {
   Block* block_;
   const scenario::Scenario* scenario_;
   Shape shape_;
+  Passes passes_;
   std::vector<Op>* target_ = nullptr;
   bool recompute_ = false;
 };

@@ -73,6 +73,7 @@ class Attention {
   void up_project(bool keep);           // mla: latents -> q, k, v
   void attend(bool keep_statistics);
   double attention_s(bool backward) const;
+  double rotated_apart() const;
   std::int64_t gathered_kv_bytes() const;  // keys and values of the whole sequence, context parallelism
   void backward_projections_gqa(Norm& norm, TensorId grad_norm);
   void backward_projections_mla(Norm& norm, TensorId grad_norm);

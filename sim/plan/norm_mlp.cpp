@@ -19,9 +19,10 @@ Norm::Norm(Builder& builder, std::string name, Family family, bool feeds_linear)
 
 void Norm::emit(bool with_statistics) {
   const Shape& s = b_->shape();
-  const auto moved = static_cast<double>(s.tokens_local * s.hidden * kD);
+  const std::int64_t elements = s.tokens_local * s.hidden;
   const bool inside = feeds_linear_ && input_.cast_inside_norm();
-  Op& op = b_->memory(name_, family_, moved + (inside ? input_.cast_bytes_inside() : moved), 1, {});
+  const auto moved = static_cast<double>(elements * (b_->passes().norm_forward - (inside ? kD : 0)));
+  Op& op = b_->memory(name_, family_, moved + (inside ? input_.cast_bytes_inside() : 0), 1, {});
   if (!inside) op.allocates.push_back(output_);
   if (with_statistics) op.allocates.push_back(statistics_);
   if (inside)
@@ -48,11 +49,12 @@ void Norm::recompute() {
 }
 
 void Norm::backward(TensorId grad_output, TensorId grad_input, Builder::Ids also_frees) {
-  // Reads the input and both gradients (residual branch included), writes one gradient; partial sums for the weight are
-  // small.
+  // The residual branch's gradient is added; partial sums for the weight are small.
   const Shape& s = b_->shape();
-  Op& op = b_->memory(name_ + " backward", family_, static_cast<double>(4 * s.tokens_local * s.hidden * kD), 2,
-                      {grad_input}, {grad_output, statistics_});
+  const Passes& passes = b_->passes();
+  const std::int64_t moved = s.tokens_local * s.hidden * (passes.norm_backward + passes.residual_gradient);
+  Op& op = b_->memory(name_ + " backward", family_, static_cast<double>(moved), 2, {grad_input},
+                      {grad_output, statistics_});
   for (TensorId id : also_frees) op.frees.push_back(id);
 }
 
@@ -102,7 +104,7 @@ void Mlp::forward(TensorId output, bool keep) {
     input_->consumed(up);
   else
     own_input_.consumed(up, keep);
-  Op& act = b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * (first_ + width_) * kD), 1,
+  Op& act = b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * width_ * b_->passes().activation_forward), 1,
                        {act_, silu_});
   if (!keep) act.frees.insert(act.frees.end(), {fc1_, silu_});
   activated_.cast(keep);
@@ -127,7 +129,7 @@ void Mlp::backward(TensorId grad_output, TensorId grad_input, bool allocates_gra
   if (!tp && grad_output_.reads_wide()) down.reads.push_back(grad_output);
   grad_output_.drop(down);
   if (tp) down.frees.push_back(grad_full_);
-  b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * (2 * first_ + width_) * kD), 1,
+  b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * width_ * b_->passes().activation_backward), 1,
              {grad_fc1_}, {fc1_, silu_, grad_act_});
   grad_first_.cast(true);
   if (fused)

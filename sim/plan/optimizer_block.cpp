@@ -73,6 +73,18 @@ void quantise_parameters(Builder& b, const scenario::Scenario& scenario, std::in
     b.memory("transpose weights", Family::optimizer, static_cast<double>(2 * linear), 12, {});
 }
 
+// Adam in the memory of the node's host, which its GPUs share: reads the fp32 gradient and the states, writes them and
+// the parameter. Nothing where the profile does not state what that memory gives.
+double host_update_s(const scenario::Scenario& scenario, double parameters) {
+  const auto& bandwidth = scenario.hardware.host.memory_bandwidth;
+  if (!bandwidth) return 0;
+  const auto& optimizer = scenario.optimizer;
+  const std::int64_t state = optimizer.master_bytes + optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes;
+  const auto sharers = static_cast<double>(
+      std::min(static_cast<std::int64_t>(scenario.hardware.network.gpus_per_node.value), scenario.layout.world));
+  return parameters * static_cast<double>(kFloat + 2 * state + kD) * sharers / bandwidth->value;
+}
+
 }  // namespace
 
 Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stage) {
@@ -137,9 +149,10 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stag
            (1 - host) * static_cast<double>(by_adam * (2 * optimizer.main_grad_bytes + 2 * state + kD)), 12, {widened});
   if (muon) orthogonalise(b, scenario, stage, tensors.muon);
   b.last().frees.push_back(widened);
-  if (host > 0) {  // gradients to the host, updated parameters back; the update itself runs on the host
+  if (host > 0) {  // gradients to the host, the update there, updated parameters back
     b.host_copy("gradients to the host", Family::optimizer,
                 host * static_cast<double>(owned * optimizer.main_grad_bytes));
+    b.fixed("Adam on the host", Family::optimizer, host_update_s(scenario, host * static_cast<double>(by_adam)), 0, {});
     b.host_copy("parameters from the host", Family::optimizer, host * static_cast<double>(owned * kD));
   }
   if (mirrored && sharded)

@@ -197,6 +197,7 @@ class Mapper {
     if (run_.precision.empty()) assume("precision: bf16");
     if (!run_.precision.empty() && run_.precision != "bf16") section.add("precision", run_.precision);
     if (torchtitan_) section.add("framework", "torchtitan");
+    compiled(section);
     loss_fusion(section);
     attention(section);
     if (is_gpt2_test()) {
@@ -298,14 +299,33 @@ class Mapper {
                 : "attention: unfused, as Megatron's functional tests run it");
   }
 
+  // Whether modules were compiled is no column. float8 products need it; NeMo Automodel's MoE models run Transformer
+  // Engine's norms. PyTorch has one kernel for a norm from the middle of 2025 on.
+  void compiled(Section& section) {
+    if (!torchtitan_) return;
+    const bool fp8 = run_.precision.starts_with("fp8");
+    if (fp8 || (run_.framework == "automodel" && moe_)) {
+      section.add("compile", "true");
+      assume(fp8 ? "compile: true, as torchtitan's float8 products need"
+                 : "compile: true, for the fused kernels of Automodel's MoE modules");
+    } else {
+      assume("compile: false, torchtitan's default");
+      if (run_.release < "2025-07") {
+        section.add("rms_norm_fusion", "false");
+        assume("norms: operator by operator, as PyTorch ran them before 2.9");
+      }
+    }
+  }
+
   // No column has it. Notes may say it; the GPT-2 recipes in Megatron's own tests leave Megatron's default, off. The
   // rungs of Primus' optimisation ladder before "+loss fusion" are called "base".
   void loss_fusion(Section& section) {
     if (notes_say("fused cross-entropy yes")) return;
     // Its float8 products need torch.compile, which since 2025 takes the loss too.
-    if (torchtitan_ && run_.release >= "2025" && run_.precision.starts_with("fp8")) {
-      section.add("cross_entropy_loss_fusion", "true");
-      assume("cross-entropy: compiled, as torchtitan does with float8 products from 2025 on");
+    if (torchtitan_) {
+      const bool compiled = run_.release >= "2025" && run_.precision.starts_with("fp8");
+      section.add("cross_entropy_loss_fusion", compiled ? "true" : "false");
+      if (compiled) assume("cross-entropy: compiled, as torchtitan does with float8 products from 2025 on");
       return;
     }
     if (from("Megatron-Bridge")) {

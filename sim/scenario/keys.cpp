@@ -39,6 +39,8 @@ constexpr auto kKeys = std::to_array<Key>({
     {"training.seq_length", {"seq"}},
     {"training.precision"},
     {"training.framework"},
+    {"training.compile"},
+    {"training.rms_norm_fusion"},
     {"training.cross_entropy_loss_fusion"},
     {"training.cross_entropy_fusion_impl"},
     {"training.attention_backend"},

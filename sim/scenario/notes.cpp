@@ -14,7 +14,11 @@ using Rule = policy::MemfineSettings::Rule;
 
 void assume_training(const Raw& raw, const Scenario& scenario, Lines& lines) {
   if (!raw.places.stated("training.precision")) lines.push_back("training.precision is not stated: bf16");
-  if (raw.training.framework == Framework::torchtitan && !raw.places.stated("training.cross_entropy_loss_fusion")) {
+  if (raw.training.framework == Framework::torchtitan && !raw.places.stated("training.compile")) {
+    lines.push_back("training.compile is not stated: false, torchtitan's default: modules run operator by operator");
+  }
+  if (raw.training.framework == Framework::torchtitan && !raw.training.compile &&
+      !raw.places.stated("training.cross_entropy_loss_fusion")) {
     lines.push_back("training.cross_entropy_loss_fusion is not stated: false, torchtitan's loss in fp32, not compiled");
   }
   if (raw.training.framework == Framework::torchtitan && !raw.places.stated("memory.expandable_segments")) {
@@ -93,6 +97,10 @@ void assume_policies(const Raw& raw, Lines& lines) {
 
 // What is read and kept, and does nothing to the figures yet: never in silence.
 void assume_recorded(const Scenario& scenario, Lines& lines) {
+  if (scenario.optimizer.offload_fraction > 0 && !scenario.hardware.host.memory_bandwidth) {
+    lines.push_back("the update on the host takes no time: the profile " + scenario.hardware.id +
+                    " states no host.memory_bandwidth");
+  }
   if (scenario.training.tp_comm_overlap) {
     if (scenario.layout.tp == 1)
       lines.push_back("training.tp_comm_overlap does nothing: parallel.tp is 1");

@@ -101,6 +101,20 @@ void read_graph_scope(config::Reader& reader, Training& training) {
   }
 }
 
+// What torch.compile and later releases of PyTorch make one kernel of.
+void read_compiled(config::Reader& reader, Training& training) {
+  training.compile = reader.flag_or("compile", false);
+  training.rms_norm_fusion = reader.flag_or("rms_norm_fusion", true);
+  if (training.framework == Framework::torchtitan) {
+    if (training.compile && !training.rms_norm_fusion)
+      reader.fault("rms_norm_fusion", "compiled norms are one kernel", "rms_norm_fusion: true, or compile: false");
+    return;
+  }
+  for (const char* key : {"compile", "rms_norm_fusion"})
+    if (reader.has(key))
+      reader.fault(key, "Megatron's modules are Transformer Engine's kernels", "framework: torchtitan");
+}
+
 // Parameters that are held as the products read them.
 void read_fp8_parameters(config::Reader& reader, Training& training) {
   training.fp8_param_gather = reader.flag_or("fp8_param_gather", false);
@@ -132,8 +146,9 @@ void read_training(config::Reader reader, Raw& raw) {
       static_cast<Precision>(supported_choice(reader, "precision", precision_names(), later_precisions, 0));
   raw.training.framework = static_cast<Framework>(reader.choice_or("framework", framework_names(), 0));
   raw.memory.expandable_segments = raw.training.framework == Framework::torchtitan;  // its run_train.sh
-  raw.training.fused_cross_entropy =
-      reader.flag_or("cross_entropy_loss_fusion", raw.training.framework != Framework::torchtitan);
+  read_compiled(reader, raw.training);
+  raw.training.fused_cross_entropy = reader.flag_or(
+      "cross_entropy_loss_fusion", raw.training.framework != Framework::torchtitan || raw.training.compile);
   const std::array<std::string, 2> impls = {"native", "te"};
   raw.training.in_place_cross_entropy = reader.choice_or("cross_entropy_fusion_impl", impls, 0) == 1;
   if (raw.training.in_place_cross_entropy && !raw.training.fused_cross_entropy) {

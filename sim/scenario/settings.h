@@ -48,6 +48,8 @@ struct Training {
   bool unfused_attention = false;
   double attention_dropout = 0;
   double hidden_dropout = 0;           // of the outputs of attention and MLP, and of the embedding
+  bool compile = false;          // torchtitan: modules are compiled; else operators run one after the other
+  bool rms_norm_fusion = true;   // one kernel a norm; before PyTorch 2.9 operators, but where they are compiled
   bool bias_activation_fusion = true;  // the activation is one kernel, scaling by router weights included
   bool fp8_param_gather = false;       // linear layers hold and gather their parameters quantised
   CudaGraphs cuda_graphs = CudaGraphs::none;

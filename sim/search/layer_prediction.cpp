@@ -85,17 +85,21 @@ std::int64_t reserved_bytes(const plan::Plan& plan) {
   return allocator.stats().reserved_peak;
 }
 
-// Products one by one are launched one by one.
+// Products one by one are launched one by one: as many as experts have rows, of a chunk on average. Backward of
+// retained pairs is one part, whatever forward's chunks.
 void launch_apart(const LayerRun& run, plan::Block& block) {
   if (run.library.find("a product an expert") == std::string::npos) return;
   const bool wgrad_alone = run.library.find("weight gradients a product an expert") != std::string::npos;
-  const auto& rows = run.backward == "redispatch" ? run.retained_rows : run.chunk_rows;
-  const std::int64_t products =
-      (std::ranges::count_if(rows, [](std::int64_t count) { return count > 0; }) + run.chunks - 1) / run.chunks;
-  for (auto* ops : {&block.forward, &block.backward})
-    for (plan::Op& op : *ops)
+  const auto set = [&](std::vector<plan::Op>& ops, const std::vector<std::int64_t>& rows, std::int64_t parts) {
+    const std::int64_t products =
+        (std::ranges::count_if(rows, [](std::int64_t count) { return count > 0; }) + parts - 1) / parts;
+    for (plan::Op& op : ops)
       if (op.work == plan::Work::grouped_gemm && (!wgrad_alone || op.pass == cost::GemmPass::wgrad))
         op.launches = static_cast<std::uint16_t>(products);
+  };
+  const bool selects = run.backward == "redispatch";
+  set(block.forward, run.chunk_rows, run.chunks);
+  set(block.backward, selects ? run.retained_rows : run.chunk_rows, selects ? 1 : run.chunks);
 }
 
 }  // namespace

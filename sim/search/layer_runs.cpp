@@ -25,7 +25,10 @@ LayerRow judge(const LayerRun& run, const measurements::Profiles& profiles, cons
   row.status = run.status;
   row.reason = run.reason;
   if (row.status != Status::ok) {
-    if (row.reason.empty() && !run.faults.empty()) row.reason = base::format_fault(run.faults.front());
+    if (row.reason.empty() && !run.faults.empty()) {
+      const base::Fault& fault = run.faults.front();  // the row says where
+      row.reason = (fault.where.key.empty() ? "" : fault.where.key + ": ") + fault.message;
+    }
     return row;
   }
   const topology::HardwareProfile* profile = fixed != nullptr ? fixed : profiles.find(run.gpu);

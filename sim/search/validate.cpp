@@ -8,6 +8,7 @@
 #include "search/in_order.h"
 #include "search/intervals.h"
 #include "search/memory_scope.h"
+#include "search/recomputations.h"
 #include "search/validate_summary.h"
 
 namespace moeplan::search {
@@ -101,30 +102,51 @@ void set_ranks(const runs::Run& run, const Evaluation* e, ValidationRow& row) {
 
 std::string gib(std::int64_t bytes) { return base::format_gib(static_cast<double>(bytes)); }
 
-// A run that was measured did fit. Where the row leaves recomputation open, that is what the prediction lacks, as far
-// as the whole of it makes the run fit.
-void note_misfit(const runs::Run& run, const scenario::Options& options, const Evaluation& e, ValidationRow& row) {
+std::string needs(const Fit& fit) { return gib(fit.device_bytes) + " of " + gib(fit.usable_bytes); }
+
+// A run that was measured did fit.
+void note_misfit(const runs::Run& run, const Evaluation& e, ValidationRow& row) {
   row.verdict = e.fit.verdict;
   if (e.fit.verdict != Verdict::oom) return;
-  const std::string needs = gib(e.fit.device_bytes) + " of " + gib(e.fit.usable_bytes);
-  if (!run.recompute.empty()) {
-    row.notes.push_back("ran, and is predicted not to fit: " + needs);
-    return;
+  row.notes.push_back((run.recompute.empty() ? "ran, and is predicted not to fit, recomputed or not: "
+                                             : "ran, and is predicted not to fit: ") +
+                      needs(e.fit));
+}
+
+struct Simulated {
+  runs::ResolvedRun run;
+  std::optional<Evaluation> evaluation;
+};
+
+Simulated simulate(const runs::Run& run, const scenario::Options& options) {
+  Simulated result{runs::resolve_run(run, options), std::nullopt};
+  if (!result.run.scenario) return result;
+  try {
+    const auto ranks = replayed_ranks(run, scope_of(run), result.run.scenario->layout);
+    result.evaluation = evaluate(result.run.scenario, 1, ranks, true);
+  } catch (const base::Error& error) {  // too much work
+    result.run.status = runs::RunStatus::skipped;
+    result.run.reason = error.what();
   }
-  std::string note = "recompute: not stated; does not fit without (" + needs + ")";
-  scenario::Options recomputed = options;
-  recomputed.overrides.emplace_back("memory.recompute_granularity", "full");
-  const runs::ResolvedRun resolved = runs::resolve_run(run, recomputed);
-  if (resolved.scenario) {
-    try {
-      const Evaluation full = evaluate(resolved.scenario, 1);
-      note += full.fit.verdict == Verdict::oom ? "; nor with every layer recomputed ("
-                                               : "; fits with every layer recomputed (";
-      note += gib(full.fit.device_bytes) + ")";
-    } catch (const base::Error&) {  // too much work: the first half of the note stands alone
-    }
+  return result;
+}
+
+// Where a row leaves recomputation open and does not fit without, the least recomputation with which it does is what it
+// was run with, as far as one can tell.
+Simulated simulate_as_it_fits(const runs::Run& run, const scenario::Options& options) {
+  Simulated plain = simulate(run, options);
+  if (!run.recompute.empty() || !plain.evaluation || plain.evaluation->fit.verdict != Verdict::oom) return plain;
+  for (const Recomputation& tried : recomputations(*plain.run.scenario)) {
+    scenario::Options recomputed = options;
+    recomputed.overrides.insert(recomputed.overrides.end(), tried.overrides.begin(), tried.overrides.end());
+    Simulated other = simulate(run, recomputed);
+    if (!other.evaluation || other.evaluation->fit.verdict == Verdict::oom) continue;
+    other.run.assumptions.push_back("recompute: " + tried.name + ", the least of those tried that fits (" +
+                                    gib(other.evaluation->fit.device_bytes) + "; without " +
+                                    needs(plain.evaluation->fit) + ")");
+    return other;
   }
-  row.notes.push_back(note);
+  return plain;
 }
 
 // A measured time in which the part would have to compute faster than its datasheet says is another run's, or another
@@ -147,25 +169,19 @@ ValidationRow validate_row(const runs::Run& run, const scenario::Options& option
   row.judges_memory = run.use.empty() || run.use == "mem" || run.use == "time+mem";
   const Scope scope = scope_of(run);
   row.scope = scope_name(scope);
-  runs::ResolvedRun resolved = runs::resolve_run(run, options);
-  row.status = resolved.status;
-  row.reason = std::move(resolved.reason);
-  row.assumptions = std::move(resolved.assumptions);
-  std::optional<Evaluation> evaluation;
-  if (resolved.scenario) {
-    try {
-      evaluation = evaluate(resolved.scenario, 1, replayed_ranks(run, scope, resolved.scenario->layout), true);
-      const Uncertainty off = uncertainty(*evaluation, 1);
-      row.step_deviation = off.deviation;
-      row.simulated_as = resolved.scenario->training.framework;
-      row.step_range_s = off.step_s;
-    } catch (const base::Error& error) {
-      row.status = runs::RunStatus::skipped;
-      row.reason = error.what();
-    }
+  Simulated simulated = simulate_as_it_fits(run, options);
+  const std::optional<Evaluation>& evaluation = simulated.evaluation;
+  row.status = simulated.run.status;
+  row.reason = std::move(simulated.run.reason);
+  row.assumptions = std::move(simulated.run.assumptions);
+  if (evaluation) {
+    const Uncertainty off = uncertainty(*evaluation, 1);
+    row.step_deviation = off.deviation;
+    row.simulated_as = simulated.run.scenario->training.framework;
+    row.step_range_s = off.step_s;
   }
   const Evaluation* e = evaluation ? &*evaluation : nullptr;
-  if (e != nullptr) note_misfit(run, options, *e, row);
+  if (e != nullptr) note_misfit(run, *e, row);
   set_step_time(run, e, row);
   if (e != nullptr) note_impossible(*e, row);
   set_measured_memory(run, scope, row);

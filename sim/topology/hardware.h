@@ -44,7 +44,9 @@ struct HardwareProfile {
     Value dgrad_efficiency, wgrad_efficiency;      // rate relative to the forward layout
     OptionalValue peak_fp8, peak_mxfp8, peak_fp4;  // as `peak`, of the other precisions; absent: not supported
     OptionalValue spread;
-    OptionalValue sustained;  // bf16 rate under the power limit, in steps that go on; `peak` is that of short bursts
+    // Rates under the power limit, in steps that go on; `peak` and its like are those of short bursts.
+    OptionalValue sustained, sustained_fp8, sustained_mxfp8, sustained_fp4;
+    void drop_sustained();  // what single operations run at
   } gemm;
 
   // Grouped GEMM on a vector of rows: rows of each expert padded to whole tiles; weight bytes are a floor.
@@ -95,7 +97,8 @@ struct HardwareProfile {
     Value operation;  // host seconds of one eager operation of the framework, its launch included
     Value sync;       // host seconds of one device-to-host wait beyond the device's own time
     OptionalValue spread;
-    OptionalValue memory;  // bytes of host memory a node
+    OptionalValue memory;            // bytes of host memory a node
+    OptionalValue memory_bandwidth;  // bytes/s that streaming code reaches on a node, all its GPUs' processes together
   } host;
 
   struct Network {
@@ -180,6 +183,9 @@ void set_value(HardwareProfile& profile, std::string_view path, Value value);
 
 // Whether a profile may hold an entry of that dotted key ("network.oversubscription").
 bool is_hardware_key(std::string_view path);
+
+// What is wrong with a number for that key, in base units, by the ranges of the profile's reader; empty: nothing.
+std::string value_fault(std::string_view path, double value);
 
 // Reads a profile; adds all faults. Ranges: capacities, bandwidths and rates > 0, efficiencies in (0, 1.5], latencies
 // >= 0; and what ties keys together: domains of whole nodes, leaves of whole nodes, an achieved peak beside its

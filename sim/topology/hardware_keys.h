@@ -46,6 +46,9 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("gemm", "peak_mxfp8", gemm.peak_mxfp8, Quantity::flop_per_second);
   visit("gemm", "peak_fp4", gemm.peak_fp4, Quantity::flop_per_second);
   visit("gemm", "sustained", gemm.sustained, Quantity::flop_per_second);
+  visit("gemm", "sustained_fp8", gemm.sustained_fp8, Quantity::flop_per_second);
+  visit("gemm", "sustained_mxfp8", gemm.sustained_mxfp8, Quantity::flop_per_second);
+  visit("gemm", "sustained_fp4", gemm.sustained_fp4, Quantity::flop_per_second);
   visit("gemm", "spread", gemm.spread, Quantity::spread);
   auto& grouped = profile.grouped_gemm;
   visit("grouped_gemm", "tile_rows", grouped.tile_rows, Quantity::count);
@@ -96,6 +99,7 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("host", "operation", profile.host.operation, Quantity::seconds);
   visit("host", "sync", profile.host.sync, Quantity::seconds);
   visit("host", "memory", profile.host.memory, Quantity::bytes);
+  visit("host", "memory_bandwidth", profile.host.memory_bandwidth, Quantity::bytes_per_second);
   visit("host", "spread", profile.host.spread, Quantity::spread);
   auto& network = profile.network;
   visit("network", "gpus_per_node", network.gpus_per_node, Quantity::count);

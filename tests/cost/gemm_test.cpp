@@ -69,8 +69,8 @@ TEST_CASE("a small product takes one wave of the cheapest tile") {
 
 TEST_CASE("H200: published medians for n, k >= 1024 hold within a tenth") {
   // Medians over n, k >= 1024 (aiconfigurator 095f58a5): 775 TFLOP/s at m 1024, 768 at 4096; the range 700-790 covers
-  // most shapes. The model has no power cap, so large shapes come out up to 7 % high.
-  const auto profile = cost::test::shipped("h200-sxm");
+  // most shapes. Bursts have no power cap, so large shapes come out up to 7 % high.
+  const auto profile = cost::test::burst("h200-sxm");
   for (const std::int64_t m : {1024, 2048, 4096})
     for (const std::int64_t n : {4096, 8192})
       for (const std::int64_t k : {4096, 8192}) {
@@ -81,7 +81,7 @@ TEST_CASE("H200: published medians for n, k >= 1024 hold within a tenth") {
 }
 
 TEST_CASE("H200: 8192 cubed lies within 3 % of the 770 to 800 TFLOP/s that are measured") {
-  const double rate = tflops({8192, 8192, 8192, GemmPass::forward}, cost::test::shipped("h200-sxm"));
+  const double rate = tflops({8192, 8192, 8192, GemmPass::forward}, cost::test::burst("h200-sxm"));
   CHECK(rate > 770 * 0.97);
   CHECK(rate < 800 * 1.03);
 }
@@ -141,4 +141,16 @@ TEST_CASE("a sustained rate takes the place of the burst rate, and fills of othe
   CHECK(cost::gemm_time_s({12800, 12800, 1000}, profile) - 2e-6 == doctest::Approx(2 * burst));
   CHECK(cost::achieved_peak(profile, cost::Precision::bf16) == 50e12);
   CHECK(cost::fill_elements(profile, cost::Precision::fp8) == doctest::Approx(400));  // 100 x 200 / 50
+  // Each precision has a rate of its own: 200 TFLOP/s in bursts, 110 in steps; mxfp8 and nvfp4 go on at their peaks.
+  profile.gemm.sustained_fp8 = topology::Value{110e12, topology::Evidence::assumed, ""};
+  profile.gemm.peak_mxfp8 = profile.gemm.peak_fp4 = topology::Value{210e12, topology::Evidence::assumed, ""};
+  CHECK(cost::achieved_peak(profile, cost::Precision::fp8) == 110e12);
+  CHECK(cost::achieved_peak(profile, cost::Precision::mxfp8) == 210e12);
+  profile.gemm.sustained_mxfp8 = profile.gemm.sustained_fp4 = topology::Value{90e12, topology::Evidence::assumed, ""};
+  CHECK(cost::achieved_peak(profile, cost::Precision::mxfp8) == 90e12);
+  CHECK(cost::achieved_peak(profile, cost::Precision::nvfp4) == 90e12);
+  profile.gemm.drop_sustained();
+  CHECK(cost::achieved_peak(profile, cost::Precision::bf16) == 100e12);
+  CHECK(cost::achieved_peak(profile, cost::Precision::fp8) == 200e12);
+  CHECK(cost::achieved_peak(profile, cost::Precision::nvfp4) == 210e12);
 }

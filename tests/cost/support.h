@@ -23,6 +23,13 @@ inline std::vector<std::int64_t> uniform_bytes(std::size_t members, std::int64_t
   return std::vector<std::int64_t>(members * members, bytes);
 }
 
+// Of single operations: without the power limit of steps that go on.
+inline topology::HardwareProfile burst(const std::string& id) {
+  topology::HardwareProfile profile = shipped(id);
+  profile.gemm.sustained.reset();
+  return profile;
+}
+
 // Figures that a reader can use by hand: 100 multiprocessors, 100 TFLOP/s (1 TFLOP/s each), 1 TB/s; 100 GB/s and 2 us
 // inside a node, 10 GB/s a NIC and 10 us across.
 inline topology::HardwareProfile round_profile(double gpus_per_node = 8, double nics_per_node = 8) {

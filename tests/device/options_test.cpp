@@ -95,4 +95,32 @@ TEST_CASE("help has one line an option") {
   CHECK(std::count(help.begin(), help.end(), '\n') == 6);
 }
 
+TEST_CASE("what options must fulfil together is told with all other faults, where they have none of their own") {
+  const auto faults = [](const std::vector<std::string>& words) {
+    std::int64_t many = 8, few = 2;
+    std::vector<double> shares = {1};
+    Options options;
+    options.whole("--many", many, 1, 100, "many")
+        .whole("--few", few, 1, 100, "few")
+        .reals("--shares", shares, 0.25, 1, "shares")
+        .check({"--many", "--few"}, [&] {
+          return few > many ? std::vector<std::string>{"--few: more than --many"} : std::vector<std::string>{};
+        });
+    try {
+      options.parse(words);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(faults({"--few", "8"}).empty());
+  CHECK(faults({"--few", "9"}) == "--few: more than --many");
+  CHECK(faults({"--few", "9", "--shares", "1,0.2"}) ==
+        "--shares: expected a number from 0.25 to 1, got '0.2'\n--few: more than --many");
+  CHECK(faults({"--few", "9", "--many", "x"}) == "--many: expected a whole number from 1 to 100, got 'x'");
+  CHECK(faults({"--few", "9", "--many"}) == "--many: expected a value");
+  CHECK(faults({"--shares=1,,0.5"}) == "--shares: expected a number from 0.25 to 1, got ''");
+  CHECK(faults({"--shares=0.25,1"}).empty());
+}
+
 }  // namespace moeplan::device

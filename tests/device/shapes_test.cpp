@@ -120,4 +120,26 @@ TEST_CASE("a ladder of sizes ends at or below its last step, without running ove
   CHECK(size_ladder(std::int64_t{1} << 62, INT64_MAX, 2).size() == 1);
 }
 
+TEST_CASE("words of an uneven exchange lie by sender, each from its place among what that one sent") {
+  // Of 2 ranks: 0 sends 4 bytes to itself and 8 to rank 1; 1 sends none to 0 and 4 to itself.
+  const std::vector<std::int64_t> matrix = {4, 8, 0, 4};
+  const auto shown = [&](std::int64_t rank) {
+    std::string text;
+    for (const SentWord& word : words_received(matrix, 2, rank))
+      text += std::to_string(word.rank) + ":" + std::to_string(word.place) + " ";
+    return text;
+  };
+  CHECK(shown(0) == "0:0 ");
+  CHECK(shown(1) == "0:1 0:2 1:0 ");
+  for (const std::int64_t ranks : {1, 2, 8, 16}) {
+    const std::vector<std::int64_t> bytes = uneven_matrix(ranks);
+    REQUIRE(static_cast<std::int64_t>(bytes.size()) == ranks * ranks);
+    CHECK(std::all_of(bytes.begin(), bytes.end(), [](std::int64_t b) { return b % 16 == 0 && b >= 0 && b <= 192; }));
+    std::size_t words = 0;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) words += words_received(bytes, ranks, rank).size();
+    CHECK(static_cast<std::int64_t>(words) == sum(bytes) / 4);
+  }
+  CHECK(uneven_matrix(2)[1] != uneven_matrix(2)[2]);
+}
+
 }  // namespace moeplan::device

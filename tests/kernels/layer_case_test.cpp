@@ -48,6 +48,12 @@ TEST_CASE("a case is refused with what was expected and found") {
   CHECK(first_fault(c) == "row counts: expert 0: expected 0 to 10, one a token, got 11");
   c.rows = {10, 9, 0, 0};
   CHECK(first_fault(c) == "row counts: expected a sum of 20, tokens times top-k, got 19");
+  c = valid();
+  c.shape = {1 << 24, 8, 8, 128, 127};  // 127 * 2^24 pairs: fewer than 2^31
+  CHECK(first_fault(c).substr(0, 10) == "row counts");
+  c.shape.top_k = 128;
+  CHECK(first_fault(c) == "top-k: expected at most 2147483647 pairs, tokens times top-k, got 2147483648");
+  c = valid();
   c.rows = {10, 10};
   CHECK(first_fault(c) == "row counts: expected one of each of 4 experts, got 2");
   c.shape = {0, 1, 1, 0, 0};

@@ -29,12 +29,14 @@ TEST_CASE("permuting copies tokens and weights to the rows of their pairs, unper
     });
     const Data<Bf16> back = in_both_orders([&](Order order) {
       Data<Bf16> out(at(tokens * hidden));
-      run_on_host(Unpermute{packs(rows), weights.data(), m.row_of_pair.data(), packs(out), tokens, hidden, kTopK},
-                  order);
+      run_on_host(
+          Unpermute<std::int64_t>{packs(rows), weights.data(), m.row_of_pair.data(), packs(out), tokens, hidden, kTopK},
+          order);
       return out;
     });
     Data<Bf16> plain(at(tokens * hidden)), alone(at(m.total() * hidden));
-    run_on_host(Unpermute{packs(rows), nullptr, m.row_of_pair.data(), packs(plain), tokens, hidden, kTopK});
+    run_on_host(
+        Unpermute<std::int64_t>{packs(rows), nullptr, m.row_of_pair.data(), packs(plain), tokens, hidden, kTopK});
     run_on_host(Permute{packs(x), nullptr, m.row_of_pair.data(), packs(alone), nullptr, tokens, hidden, kTopK});
     CHECK(same_bits(rows, alone));
     for (std::int64_t token = 0; token < tokens; ++token)
@@ -62,7 +64,7 @@ TEST_CASE("a token none of whose pairs has a row becomes zero") {
   const Data<std::int64_t> rows(2, -1);
   const Data<Bf16> nothing;
   Data<Bf16> out = bf16s(8, 1);
-  run_on_host(Unpermute{packs(nothing), nullptr, rows.data(), packs(out), 1, 8, 2});
+  run_on_host(Unpermute<std::int64_t>{packs(nothing), nullptr, rows.data(), packs(out), 1, 8, 2});
   for (const Bf16 value : out) CHECK(value.bits == 0);
 }
 

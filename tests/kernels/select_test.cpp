@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/permute.h"
 #include "kernels/retained.h"
 #include "maps_support.h"
 #include "support.h"
@@ -146,7 +147,9 @@ TEST_CASE("retained rows are gathered, compacted and summed back as their pairs 
     });
     const Data<Bf16> sums = in_both_orders([&](Order order) {
       Data<Bf16> out(at(tokens * hidden));
-      run_on_host(SumRetained{packs(inputs), with_dropped.data(), packs(out), tokens, hidden, kTopK}, order);
+      run_on_host(
+          Unpermute<std::int32_t>{packs(inputs), nullptr, with_dropped.data(), packs(out), tokens, hidden, kTopK},
+          order);
       return out;
     });
     for (std::int64_t pair = 0; pair < pairs; ++pair) {

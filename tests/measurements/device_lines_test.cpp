@@ -53,6 +53,21 @@ TEST_CASE("a whole run gives its rows, its device and its values, and nothing is
   CHECK(table.device->left_out == std::vector<std::string>{"attention: no library"});
 }
 
+TEST_CASE("values that no profile may hold are set aside with their line, as the profile's reader would say") {
+  const MeasurementTable table = parse(device() + line("value", R"("key":"device.sm_count","value":131.5)") +
+                                       line("value", R"("key":"device.sm_count","value":132)") +
+                                       line("value", R"("key":"host.launch","value":1001)") +
+                                       line("value", R"("key":"host.launch","value":3e-6)") + end(5));
+  REQUIRE(table.device->values.size() == 2);
+  CHECK(table.device->values[0].value == 132);
+  CHECK(table.device->values[1].value == 3e-6);
+  REQUIRE(table.device->set_aside.size() == 2);
+  CHECK(table.device->set_aside[0].where.line == 2);
+  CHECK(table.device->set_aside[0].message.find("device.sm_count: expected a whole number >= 1") != std::string::npos);
+  CHECK(table.device->set_aside[1].where.line == 4);
+  CHECK(table.device->set_aside[1].message.find("at most 1000, got 1001") != std::string::npos);
+}
+
 TEST_CASE("a run that was cut is said: without its end, or with an end that counts more lines than there are") {
   const MeasurementTable cut = parse(device() + product("1411"));
   REQUIRE(cut.device->set_aside.size() == 1);
@@ -119,6 +134,45 @@ TEST_CASE("a check of the program that failed is told") {
       parse(device() + product("1411") + line("check", R"("what":"fp8 product TN","good":false)") + end(3));
   REQUIRE(table.device->set_aside.size() == 1);
   CHECK(table.device->set_aside.front().message == "a check of the device program failed: fp8 product TN");
+}
+
+TEST_CASE("a pair is two ranks, the lower one first") {
+  const auto pair = [](const std::string& text) {
+    const MeasurementTable table =
+        parse(device() +
+              line("measurement",
+                   R"("collective":"sendrecv","n_gpus":2,"n_nodes":1,"size_bytes":1024,"time_us":50,"pair":")" + text +
+                       "\"") +
+              end(2));
+    REQUIRE(table.rows.size() == 1);
+    return table.rows[0];
+  };
+  for (const char* good : {"0-1", "3-9", "9-10", "0-16777216"}) CHECK(pair(good).status == Status::ok);
+  for (const char* bad :
+       {"9", "3-3", "9-3", "3-", "-3", "1-2-3", "a-b", "0 - 1", "-1-2", "1--2", "0x1-2", "0-16777217"}) {
+    const Measurement row = pair(bad);
+    CHECK_MESSAGE(row.status == Status::error, bad);
+    REQUIRE(row.faults.size() == 1);
+    CHECK(row.faults[0].where.key == "pair");
+    CHECK(row.faults[0].message.starts_with("expected two ranks, the lower one first"));
+  }
+}
+
+TEST_CASE("grouped products have a group with rows") {
+  const auto grouped = [](const std::string& rows) {
+    const MeasurementTable table =
+        parse(device() +
+              line("measurement",
+                   R"("op":"grouped_gemm_fwd","dtype":"bf16","n":64,"k":64,"time_us":50,"group_rows":)" + rows) +
+              end(2));
+    REQUIRE(table.rows.size() == 1);
+    return table.rows[0];
+  };
+  CHECK(grouped("[0,1,0]").status == Status::ok);
+  const Measurement none = grouped("[0,0,0]");
+  CHECK(none.status == Status::error);
+  REQUIRE(none.faults.size() == 1);
+  CHECK(none.faults[0].message == "expected a group with rows, got 0 for all");
 }
 
 TEST_CASE("an uneven exchange is predicted from its byte matrix") {

@@ -84,10 +84,46 @@ TEST_CASE("row counts must be those of the tokens, chunk by chunk") {
     fields["retained_rows"] = rows;
     return fault_of(fields);
   };
+  // Half of 32 rows.
   CHECK(with("[16,16,16,16]").empty());
-  CHECK(with("[32,32,32,32]").empty());
-  CHECK(with("[33,16,16,16]") == "retained_rows: expected at most the 32 rows of expert 0, got 33");
+  CHECK(with("[16,17,16,16]") == "retained_rows: expected 16 of the 32 rows of expert 1 at retention 0.5, got 17");
+  CHECK(with("[15,16,16,16]") == "retained_rows: expected 16 of the 32 rows of expert 0 at retention 0.5, got 15");
   CHECK(with("") == "retained_rows: expected a list of 4 whole numbers from 0 to 64, got nothing");
+}
+
+TEST_CASE("numbers of a line that contradict each other are faults") {
+  CHECK(fault_of({{"hidden", "68"}}) == "hidden: expected a multiple of 8, got 68");
+  CHECK(fault_of({{"hidden", "72"}}).empty());
+  CHECK(fault_of({{"ffn", "33"}}) == "ffn: expected a multiple of 8, got 33");
+  CHECK(fault_of({{"retention", "0.5"}}) == "retention: expected 1 where backward is of all pairs, got 0.5");
+  const std::string peak =
+      "peak_allocated_bytes: expected 86016, the larger of forward_peak_bytes and backward_peak_bytes, got ";
+  CHECK(fault_of({{"peak_allocated_bytes", "86015"}}) == peak + "86015");
+  CHECK(fault_of({{"peak_allocated_bytes", "86017"}}) == peak + "86017");
+  CHECK(fault_of({{"peak_allocated_bytes", ""}}).starts_with("peak_allocated_bytes: expected a whole number"));
+  CHECK(fault_of({{"peak_reserved_bytes", "86016"}}).empty());
+  CHECK(fault_of({{"peak_reserved_bytes", "86015"}}) ==
+        "peak_reserved_bytes: expected at least the 86016 bytes of peak_allocated_bytes, got 86015");
+}
+
+TEST_CASE("steps, samples and uncertainty are checked as the times are") {
+  CHECK(fault_of({{"steps", "0"}}) == "steps: expected a whole number from 1 to 1000000, got 0");
+  CHECK(fault_of({{"steps", "1.5"}}).starts_with("steps: expected a whole number"));
+  const std::string list = "forward_samples_us: expected a list of 3 numbers above 0, one a step, got ";
+  CHECK(fault_of({{"forward_samples_us", ""}}) == list + "nothing");
+  CHECK(fault_of({{"forward_samples_us", "[100,100]"}}) == list + "2");
+  CHECK(fault_of({{"forward_samples_us", "[100,0,100]"}}) == list + "0 at place 2");
+  CHECK(fault_of({{"forward_samples_us", "[100,\"100\",100]"}}) == list + "\"100\" at place 2");
+  CHECK(fault_of({{"backward_samples_us", "[200,201,201]"}}) ==
+        "backward_samples_us: expected samples whose median is the 200 us of the line, got 201");
+  // Of an even number the mean of the two in the middle.
+  CHECK(fault_of({{"steps", "2"}, {"forward_samples_us", "[90,110]"}, {"backward_samples_us", "[250,150]"}}).empty());
+  CHECK(fault_of({{"forward_uncertainty", "1"}}).empty());
+  CHECK(fault_of({{"forward_uncertainty", "1.01"}}) ==
+        "forward_uncertainty: expected a number from 0 and up to 1, got 1.01");
+  CHECK(fault_of({{"backward_uncertainty", "-0.1"}}) ==
+        "backward_uncertainty: expected a number from 0 and up to 1, got -0.1");
+  CHECK(fault_of({{"backward_uncertainty", "\"low\""}}).starts_with("backward_uncertainty: expected a number"));
 }
 
 TEST_CASE("all faults of a line are told at once") {

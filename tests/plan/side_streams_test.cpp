@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "plan/blocks.h"
+#include "plan/static_memory.h"
 #include "support/scenarios.h"
 
 using namespace moeplan;
@@ -186,4 +187,26 @@ TEST_CASE("an offloaded optimizer leaves the device by its fraction, to the byte
   CHECK(half.host_bytes + half.steady_bytes() == none.steady_bytes());
   const auto p = plan::stage_parameters(*Small().make(), 0);
   CHECK(half.host_bytes == 6 * (p.dense / 4 + p.experts / 2));  // half of 12 bytes
+}
+
+TEST_CASE("an optimizer on the host updates in memory that the GPUs of a node share") {
+  const auto half = with_optimizer("{ sharding: zero1, cpu_offload: true, offload_fraction: 0.5 }").make();
+  const auto p = plan::stage_parameters(*half, 0);
+  // Four of eight GPUs of a node: each has a quarter of 461 GB/s. A parameter is 4 + 2 * 12 + 2 = 30 bytes.
+  const double owned = static_cast<double>(p.dense / 4 + p.experts / 2);
+  const auto update_s = [](const scenario::Scenario& s) {
+    for (const plan::Op& op : plan::make_optimizer_block(s, 0).forward)
+      if (op.name == "Adam on the host") return op.seconds;
+    return -1.0;
+  };
+  CHECK(update_s(*half) == doctest::Approx(0.5 * owned * 30 * 4 / 461e9));
+  CHECK(update_s(*with_optimizer("{ sharding: zero1 }").make()) == -1.0);
+  // Without the key it takes no time, and that is said.
+  Small unknown = with_optimizer("{ sharding: zero1, cpu_offload: true }");
+  unknown.hardware = "a100-pcie-80gb";
+  const auto silent = unknown.make();
+  CHECK(update_s(*silent) == 0.0);
+  CHECK(std::any_of(silent->assumptions.begin(), silent->assumptions.end(), [](const std::string& line) {
+    return line.find("states no host.memory_bandwidth") != std::string::npos;
+  }));
 }

@@ -183,6 +183,14 @@ TEST_CASE("torchtitan divides over context-parallel ranks too, and compiles the 
   CHECK(compiled("2025-06", "fp8_tensorwise"));
   CHECK_FALSE(compiled("2024-12", "fp8_tensorwise"));
   CHECK_FALSE(compiled("2025-06", "bf16"));
+  // Modules: float8 needs the compiler; norms were operators until the middle of 2025.
+  const auto modules = [&](const std::string& release, const std::string& precision) {
+    const auto& training = with({{"release", release}, {"precision", precision}}).scenario->training;
+    return std::pair(training.compile, training.rms_norm_fusion);
+  };
+  CHECK(modules("2024-12", "fp8_tensorwise") == std::pair(true, true));
+  CHECK(modules("2025-06", "bf16") == std::pair(false, false));
+  CHECK(modules("2025-07", "bf16") == std::pair(false, true));
 }
 
 TEST_CASE("cells that contradict each other are errors") {
@@ -355,7 +363,7 @@ TEST_CASE("settings of a row reach the scenario's keys") {
       scenario_of(
           row({{"framework", "torchtitan"}, {"sharding", "fsdp2"}, {"shard_group", "8"}, {"dispatcher_sms", "16"}}), {})
           .yaml;
-  CHECK(holds(titan, "framework: torchtitan }"));
+  CHECK(holds(titan, "framework: torchtitan, rms_norm_fusion: false, cross_entropy_loss_fusion: false }"));
   CHECK(holds(titan, "optimizer: { sharding: fsdp2, shard_group: 8 }"));
   CHECK_FALSE(holds(titan, "dispatcher_sms"));  // of no dispatcher that has kernels
   // 16 GPUs of one stage without tensor parallelism: the whole group.

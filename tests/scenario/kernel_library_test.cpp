@@ -59,8 +59,8 @@ TEST_CASE("a library that the profile does not hold is refused with the nearest 
   CHECK(holds(faults[0].message, "expected one of none, transformer-engine"));
   CHECK(holds(faults[0].message, "got 'transformer-engin'"));
   CHECK(holds(faults[0].hint, "transformer-engine"));
-  CHECK(faults_of(kSmall, {{"hardware", "h800-sxm"}}).empty());
-  CHECK(faults_of(kSmall, {{"hardware", "h800-sxm"}, {"kernel_library", "transformer-engine"}}).size() == 1);
+  CHECK(faults_of(kSmall, {{"hardware", "a100-sxm-80gb"}}).empty());
+  CHECK(faults_of(kSmall, {{"hardware", "a100-sxm-80gb"}, {"kernel_library", "transformer-engine"}}).size() == 1);
 }
 
 TEST_CASE("a part is found under the names that logs and tables use, and keeps its own") {

@@ -188,6 +188,15 @@ TEST_CASE("options outside their range are refused by name") {
   CHECK(holds(base::format_fault(faults_with(kSmall, options).at(0)), "--limit: expected a number > 0"));
 }
 
+TEST_CASE("compiled modules and norms by operators are torchtitan's, and exclude each other") {
+  const std::pair<std::string, std::string> titan{"training.framework", "torchtitan"};
+  CHECK(holds(refusal(kSmall, {{"training.compile", "true"}}), "Megatron's modules are Transformer Engine's kernels"));
+  CHECK(holds(refusal(kSmall, {{"rms_norm_fusion", "false"}}), "framework: torchtitan"));
+  CHECK(holds(refusal(kSmall, {titan, {"training.compile", "true"}, {"rms_norm_fusion", "false"}}),
+              "compiled norms are one kernel"));
+  CHECK(faults_of(kSmall, {titan, {"rms_norm_fusion", "false"}}).empty());
+}
+
 TEST_CASE("selective_op needs torchtitan") {
   CHECK(holds(refusal(kSmall, {{"recompute_granularity", "selective_op"}}),
               "selective_op is torchtitan's checkpointing"));

@@ -72,6 +72,10 @@ TEST_CASE("expandable segments are off unless stated, but on under torchtitan, w
       resolve(kSmall, {titan, {"expandable_segments", "false"}, {"cross_entropy_loss_fusion", "true"}});
   CHECK_FALSE(stated.memory.expandable_segments);
   CHECK(stated.training.fused_cross_entropy);
+  CHECK(holds(stated.assumptions, "training.compile is not stated: false"));
+  const Scenario compiled = resolve(kSmall, {titan, {"training.compile", "true"}});
+  CHECK(compiled.training.fused_cross_entropy);
+  CHECK_FALSE(holds(compiled.assumptions, "cross_entropy_loss_fusion"));
 }
 
 TEST_CASE("transfers between stages are posted ahead where Megatron does: with virtual stages") {

@@ -157,6 +157,30 @@ TEST_CASE("products one by one cost the host a launch each") {
   CHECK(mixed.backward_s - grouped.backward_s == doctest::Approx(2 * 3e-3).epsilon(0.01));
 }
 
+TEST_CASE("backward of retained pairs launches a product an expert, whatever the chunks of forward") {
+  // Two chunks of 64 rows over the experts: forward's chunks have 4 experts with rows each, backward its 4. No line
+  // says so (it is refused), but a plan may.
+  LayerRun run = run_of({{"backward", "\"redispatch\""},
+                         {"retention", "0.5"},
+                         {"retained_rows", "[16,16,16,16]"},
+                         {"library", "\"cuBLAS a product an expert 13.1.0\""}});
+  const auto launches = [](const plan::Plan& plan, bool backward) {
+    std::vector<std::uint16_t> found;
+    for (const plan::Op& op : backward ? plan.blocks.front().backward : plan.blocks.front().forward)
+      if (op.work == plan::Work::grouped_gemm) found.push_back(op.launches);
+    return found;
+  };
+  const plan::Plan whole = layer_plan(run, h200());
+  for (const std::uint16_t count : launches(whole, true)) CHECK(count == 4);
+  run.chunks = 2;
+  run.chunk_rows = {16, 16, 16, 16, 16, 16, 16, 16};
+  const plan::Plan chunked = layer_plan(run, h200());
+  for (const bool backward : {false, true}) {
+    REQUIRE(!launches(chunked, backward).empty());
+    for (const std::uint16_t count : launches(chunked, backward)) CHECK(count == 4);
+  }
+}
+
 TEST_CASE("errors are predicted over measured, with medians and worst by group") {
   // Three kept runs whose times are the prediction's over 1, 1.1 and 0.8: errors 0, +10 and -20 %.
   const LayerPrediction p = predict_layer(run_of(), h200());
@@ -179,6 +203,13 @@ TEST_CASE("errors are predicted over measured, with medians and worst by group")
   CHECK(v.curves.empty());          // nothing was recomputed
 }
 
+TEST_CASE("what is wrong with a run is told by its key, and the row holds the place") {
+  const auto file = measurements::parse_layer_runs(layer_line() + layer_line({{"hidden", "68"}}), "a.jsonl");
+  const LayerValidation v = validate_layers(file, measurements::Profiles({h200()}), nullptr);
+  REQUIRE(v.rows.size() == 2);
+  CHECK(v.rows[1].reason == "hidden: expected a multiple of 8, got 68");
+}
+
 TEST_CASE("runs over chunk counts make a curve A + B / chunks") {
   // Measured peaks of exactly 1000 + 8000 / c kB; two counts alone make no curve.
   std::string text;
@@ -187,7 +218,8 @@ TEST_CASE("runs over chunk counts make a curve A + B / chunks") {
         {{"chunks", std::to_string(chunks)},
          {"backward", "\"recompute\""},
          {"chunk_rows", test::json_list(std::vector<std::int64_t>(static_cast<std::size_t>(4 * chunks), 32 / chunks))},
-         {"backward_peak_bytes", std::to_string(1000000 + 8000000 / chunks)}});
+         {"backward_peak_bytes", std::to_string(1000000 + 8000000 / chunks)},
+         {"peak_reserved_bytes", "16777216"}});
   }
   const topology::HardwareProfile profile = h200();
   auto file = measurements::parse_layer_runs(text, "a.jsonl");

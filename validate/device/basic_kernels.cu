@@ -5,6 +5,8 @@
 #include "basic_kernels.h"
 #include "check.h"
 #include "fill.h"
+#include "kernels/bf16.h"
+#include "kernels/random.h"
 
 namespace moeplan::device {
 namespace {
@@ -46,40 +48,23 @@ __global__ void read_kernel(unsigned* sum, const uint4* from, std::size_t count)
   if (__syncthreads_or(total == 0x9E3779B9u) != 0) sum[blockIdx.x] = total;  // seldom true, never known beforehand
 }
 
-// splitmix64: every place has numbers of its own.
-__device__ std::uint64_t hashed(std::uint64_t seed, std::uint64_t place) {
-  std::uint64_t z = seed + (place + 1) * 0x9E3779B97F4A7C15ull;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
-}
-
-// The sum of four uniform numbers of 16 bits, with mean 0 and standard deviation 1: variance 4 / 12.
-__device__ float normal_like(std::uint64_t bits) {
-  const float sum =
-      static_cast<float>((bits & 0xFFFF) + ((bits >> 16) & 0xFFFF) + ((bits >> 32) & 0xFFFF) + (bits >> 48));
-  return (sum / 65535.0f - 2.0f) * 1.7320508f;
-}
-
-__device__ std::uint16_t bf16_of(float value) {
-  const unsigned bits = __float_as_uint(value);
-  return static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);  // to nearest even; never NaN here
-}
-
 __global__ void fill_kernel(void* data, std::size_t count, Element element, float scale, std::uint64_t seed) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t at = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; at < count; at += stride) {
-    const std::uint64_t bits = hashed(seed, at);
-    const float value = scale * normal_like(bits);
+    const std::uint64_t bits = kernels::random_bits(seed, at);
+    const float value = scale * kernels::normal_like(bits);
     switch (element) {
       case Element::bf16:
-        static_cast<std::uint16_t*>(data)[at] = bf16_of(value);
+        static_cast<kernels::Bf16*>(data)[at] = kernels::to_bf16(value);
         break;
       case Element::fp8_e4m3:
         static_cast<__nv_fp8_storage_t*>(data)[at] = __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
         break;
       case Element::fp32:
         static_cast<float*>(data)[at] = value;
+        break;
+      case Element::fp32_positive:
+        static_cast<float*>(data)[at] = fabsf(value);
         break;
       case Element::bytes:
         static_cast<unsigned char*>(data)[at] = static_cast<unsigned char>(bits);
@@ -99,6 +84,7 @@ std::size_t element_bytes(Element element) {
     case Element::bf16:
       return 2;
     case Element::fp32:
+    case Element::fp32_positive:
       return 4;
     default:
       return 1;

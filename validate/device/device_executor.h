@@ -69,9 +69,14 @@ class DeviceExecutor {
     names_.emplace_back(name);
     ++marked_;
   }
+  // The last phase ends here.
+  const Event& mark_end() {
+    phase("end");
+    return *events_[marked_ - 1];
+  }
   // Microseconds of each phase since the last call, summed by name; waits for all that was run.
   std::map<std::string, double> take_times() {
-    phase("end");
+    if (marked_ == 0 || names_.back() != "end") mark_end();
     events_[marked_ - 1]->wait();
     std::map<std::string, double> times;
     for (std::size_t i = 0; i + 1 < marked_; ++i)

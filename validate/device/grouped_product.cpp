@@ -4,7 +4,9 @@
 #include <map>
 #include <numeric>
 
+#include "difference.h"
 #include "fill.h"
+#include "grouped_call.h"
 
 namespace moeplan::device {
 namespace {
@@ -41,83 +43,63 @@ Pointers pointers_of(const GroupedShape& shape, const GroupedOperands& operands,
 #if CUBLAS_VERSION >= 120500
 class OneCall : public GroupedProduct {
  public:
-  OneCall(const GroupedShape& shape, const GroupedOperands& operands) : workspace_(kWorkspaceBytes) {
-    MOEPLAN_CUBLAS(cublasCreate(&handle_));
-    MOEPLAN_CUBLAS(cublasSetWorkspace(handle_, workspace_.data(), workspace_.bytes()));
-    const bool wgrad = shape.pass == Pass::wgrad;
-    out_ = wgrad ? CUDA_R_32F : CUDA_R_16BF;
-    const int n = static_cast<int>(shape.n), k = static_cast<int>(shape.k);
-    std::vector<const void*> a, b;
-    std::vector<void*> c;
-    for (std::size_t group = 0; group < shape.rows.size(); ++group) {
-      const int rows = static_cast<int>(shape.rows[group]);
-      if (rows == 0) continue;
-      const Pointers pointers = pointers_of(shape, operands, group);
-      // By columns, as in LtProduct: the second operand stands first.
-      a.push_back(pointers.b);
-      b.push_back(pointers.a);
-      c.push_back(pointers.c);
-      turned_a_.push_back(shape.pass == Pass::forward ? CUBLAS_OP_T : CUBLAS_OP_N);
-      turned_b_.push_back(wgrad ? CUBLAS_OP_T : CUBLAS_OP_N);
-      m_.push_back(wgrad ? k : n);
-      n_.push_back(wgrad ? n : rows);
-      k_.push_back(wgrad ? rows : k);
-      lda_.push_back(shape.pass == Pass::dgrad ? n : k);
-      ldb_.push_back(wgrad ? n : k);
-      ldc_.push_back(wgrad ? k : n);
+  OneCall(const GroupedShape& shape, const std::vector<GroupedOperands>& sets, cudaStream_t stream)
+      : workspace_(kWorkspaceBytes), wgrad_(shape.pass == Pass::wgrad), sets_(sets.size()) {
+    // Of a gradient of the input the weights are [k, n] here.
+    const bool turned = shape.pass == Pass::dgrad;
+    for (const std::int64_t rows : shape.rows)
+      if (rows > 0) call_.add(blas_call(shape.pass, rows, turned ? shape.k : shape.n, turned ? shape.n : shape.k));
+    std::vector<const void*> lists;
+    for (const GroupedOperands& operands : sets) {
+      for (const int list : {0, 1, 2}) {
+        for (std::size_t group = 0; group < shape.rows.size(); ++group) {
+          if (shape.rows[group] == 0) continue;
+          const Pointers pointers = pointers_of(shape, operands, group);
+          lists.push_back(list == 0 ? pointers.b : list == 1 ? pointers.a : pointers.c);
+        }
+      }
     }
-    ones_.assign(a.size(), 1.0f);
-    betas_.assign(a.size(), wgrad ? 1.0f : 0.0f);
-    sizes_.assign(a.size(), 1);
-    pointers_ = Buffer(3 * a.size() * sizeof(void*));
-    std::vector<const void*> all(a);
-    all.insert(all.end(), b.begin(), b.end());
-    all.insert(all.end(), c.begin(), c.end());
-    MOEPLAN_CUDA(cudaMemcpy(pointers_.data(), all.data(), all.size() * sizeof(void*), cudaMemcpyHostToDevice));
+    pointers_ = Buffer(lists.size() * sizeof(void*));
+    copy_to_device(pointers_.data(), lists.data(), pointers_.bytes(), stream);
   }
-  ~OneCall() override { cublasDestroy(handle_); }
-  OneCall(const OneCall&) = delete;
-  OneCall& operator=(const OneCall&) = delete;
 
-  void run(cudaStream_t stream) const override {
-    const std::size_t count = sizes_.size();
-    const auto* lists = pointers_.as<const void*>();
-    MOEPLAN_CUBLAS(cublasSetStream(handle_, stream));
-    MOEPLAN_CUBLAS(cublasSetWorkspace(handle_, workspace_.data(), workspace_.bytes()));  // a new stream resets it
-    MOEPLAN_CUBLAS(cublasGemmGroupedBatchedEx(
-        handle_, turned_a_.data(), turned_b_.data(), m_.data(), n_.data(), k_.data(), ones_.data(), lists, CUDA_R_16BF,
-        lda_.data(), lists + count, CUDA_R_16BF, ldb_.data(), betas_.data(), pointers_.as<void*>() + 2 * count, out_,
-        ldc_.data(), static_cast<int>(count), sizes_.data(), CUBLAS_COMPUTE_32F));
+  void run(cudaStream_t stream, std::int64_t round) const override {
+    const std::size_t set = size(round) % sets_;
+    MOEPLAN_CUBLAS(cublasSetStream(handle_.get(), stream));
+    // A new stream resets the workspace.
+    MOEPLAN_CUBLAS(cublasSetWorkspace(handle_.get(), workspace_.data(), workspace_.bytes()));
+    MOEPLAN_CUBLAS(call_.run(handle_.get(), pointers_.as<const void*>() + 3 * call_.size() * set,
+                             wgrad_ ? CUDA_R_32F : CUDA_R_16BF, wgrad_));
   }
   std::string library() const override { return "cuBLAS grouped " + LtHandle::version(); }
 
  private:
-  cublasHandle_t handle_ = nullptr;
+  CublasHandle handle_;
   Buffer workspace_, pointers_;
-  cudaDataType out_ = CUDA_R_16BF;
-  std::vector<cublasOperation_t> turned_a_, turned_b_;
-  std::vector<int> m_, n_, k_, lda_, ldb_, ldc_, sizes_;
-  std::vector<float> ones_, betas_;
+  GroupedCall call_;
+  bool wgrad_;
+  std::size_t sets_;
 };
 #endif
 
 class ProductAGroup : public GroupedProduct {
  public:
-  ProductAGroup(const LtHandle& handle, const GroupedShape& shape, const GroupedOperands& operands)
-      : shape_(shape), operands_(operands) {
+  ProductAGroup(const LtHandle& handle, const GroupedShape& shape, const std::vector<GroupedOperands>& sets)
+      : shape_(shape), sets_(sets) {
     for (Buffer& workspace : workspaces_) workspace = Buffer(kWorkspaceBytes);
     for (const std::int64_t rows : shape.rows) {
       if (rows > 0 && products_.find(rows) == products_.end())
         products_[rows] = std::make_unique<LtProduct>(handle, product_of(shape, rows), alignment_of(shape));
     }
   }
-  void run(cudaStream_t stream) const override {
+  void run(cudaStream_t stream, std::int64_t round) const override {
+    const GroupedOperands& operands = sets_[size(round) % sets_.size()];
     begin_.record(stream);
     for (const Stream& side : streams_) MOEPLAN_CUDA(cudaStreamWaitEvent(side.get(), begin_.get(), 0));
     std::size_t next = 0;
     for (std::size_t group = 0; group < shape_.rows.size(); ++group) {
       if (shape_.rows[group] == 0) continue;
-      const Pointers pointers = pointers_of(shape_, operands_, group);
+      const Pointers pointers = pointers_of(shape_, operands, group);
       products_.at(shape_.rows[group])
           ->run(pointers.a, pointers.b, pointers.c, workspaces_[next], streams_[next].get());
       next = (next + 1) % kStreams;
@@ -132,7 +114,7 @@ class ProductAGroup : public GroupedProduct {
  private:
   static constexpr std::size_t kStreams = 4;
   GroupedShape shape_;
-  const GroupedOperands& operands_;
+  const std::vector<GroupedOperands>& sets_;
   Buffer workspaces_[kStreams];
   Stream streams_[kStreams];
   Event begin_, ends_[kStreams];
@@ -173,18 +155,19 @@ unsigned char* GroupedOperands::weight_of(std::size_t group) const {
   return weights.as<unsigned char>() + group * weight_stride;
 }
 
-std::unique_ptr<GroupedProduct> one_call(const GroupedShape& shape, const GroupedOperands& operands) {
+std::unique_ptr<GroupedProduct> one_call(const GroupedShape& shape, const std::vector<GroupedOperands>& sets,
+                                         cudaStream_t stream) {
 #if CUBLAS_VERSION >= 120500
-  return std::make_unique<OneCall>(shape, operands);
+  return std::make_unique<OneCall>(shape, sets, stream);
 #else
-  (void)shape, (void)operands;
+  (void)shape, (void)sets, (void)stream;
   return nullptr;
 #endif
 }
 
 std::unique_ptr<GroupedProduct> product_a_group(const LtHandle& handle, const GroupedShape& shape,
-                                                const GroupedOperands& operands) {
-  return std::make_unique<ProductAGroup>(handle, shape, operands);
+                                                const std::vector<GroupedOperands>& sets) {
+  return std::make_unique<ProductAGroup>(handle, shape, sets);
 }
 
 double sampled_grouped_error(const GroupedShape& shape, const GroupedOperands& operands, std::uint64_t seed) {
@@ -192,9 +175,8 @@ double sampled_grouped_error(const GroupedShape& shape, const GroupedOperands& o
   for (std::size_t group = 0; group < shape.rows.size(); ++group) {
     if (shape.rows[group] == 0) continue;
     const Pointers pointers = pointers_of(shape, operands, group);
-    const double error =
-        sampled_error(product_of(shape, shape.rows[group]), pointers.a, pointers.b, pointers.c, 3, next_random(seed));
-    if (!(error <= worst)) worst = error;  // NaN counts as the worst
+    worst = worse(worst, sampled_error(product_of(shape, shape.rows[group]), pointers.a, pointers.b, pointers.c, 3,
+                                       next_random(seed)));
   }
   return worst;
 }

@@ -1,6 +1,4 @@
 #pragma once
-#include <cublas_v2.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,18 +25,21 @@ struct GroupedOperands {
   Buffer input, other, weights;
 };
 
+// Runs on the set round % sets of several, so that no run finds its operands in a cache.
 class GroupedProduct {
  public:
   virtual ~GroupedProduct() = default;
-  virtual void run(cudaStream_t stream) const = 0;
+  virtual void run(cudaStream_t stream, std::int64_t round) const = 0;
   virtual std::string library() const = 0;
 };
 
-// One call for all groups (cublasGemmGroupedBatchedEx, from cuBLAS 12.5 on). Null where the library is older.
-std::unique_ptr<GroupedProduct> one_call(const GroupedShape& shape, const GroupedOperands& operands);
+// One call for all groups (cublasGemmGroupedBatchedEx, from cuBLAS 12.5 on). Null where the library is older. `sets`
+// must outlive the product; `stream` takes what is copied to the device first.
+std::unique_ptr<GroupedProduct> one_call(const GroupedShape& shape, const std::vector<GroupedOperands>& sets,
+                                         cudaStream_t stream);
 // One product a group on four streams, as Transformer Engine issues them.
 std::unique_ptr<GroupedProduct> product_a_group(const LtHandle& handle, const GroupedShape& shape,
-                                                const GroupedOperands& operands);
+                                                const std::vector<GroupedOperands>& sets);
 
 // As sampled_error, over some groups.
 double sampled_grouped_error(const GroupedShape& shape, const GroupedOperands& operands, std::uint64_t seed);

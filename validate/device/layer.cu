@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <new>
 
 #include "device_executor.h"
+#include "difference.h"
 #include "layer.h"
 #include "layer/host_layer.h"
 #include "layer/layer_data.h"
@@ -14,7 +14,8 @@ using layer::FixedSpec;
 using layer::LayerCase;
 using Times = std::map<std::string, double>;
 
-constexpr int kWarmUps = 3;  // the pool has settled after two
+constexpr int kWarmUps = 3;            // the pool has settled after two
+constexpr std::size_t kReadings = 20;  // steps during which clocks are read, until one ran longer than the reading
 
 // The fixed tensors of a case on the device.
 class DeviceData {
@@ -108,6 +109,7 @@ void measure(const LayerCase& c, const std::vector<std::int32_t>& choices, bool 
   const std::int64_t free_before = free_now();
   layer::LayerProgram<DeviceExecutor> program(executor, c, data.fixed());
   Direction forward, backward;
+  Reading reading;
   const auto step = [&](bool counts) {
     executor.pool().start_peaks();
     program.forward();
@@ -115,6 +117,9 @@ void measure(const LayerCase& c, const std::vector<std::int32_t>& choices, bool 
     forward.peak_bytes = std::max(forward.peak_bytes, executor.pool().stats().allocated_peak);
     executor.pool().start_peaks();
     program.backward();
+    // What backward enqueued last still runs: some steps are tried, as a short one may end before a reading does.
+    const Event& end = executor.mark_end();
+    if (counts && !reading.available && forward.totals.size() < kReadings) reading = timer.read_before(end);
     const Times backward_times = executor.take_times();
     backward.peak_bytes = std::max(backward.peak_bytes, executor.pool().stats().allocated_peak);
     if (!counts) return 0.0;
@@ -126,10 +131,8 @@ void measure(const LayerCase& c, const std::vector<std::int32_t>& choices, bool 
   StoppingOptions stopping;
   stopping.most_seconds = seconds;
   StoppingRule rule(stopping);
-  Reading reading;
   while (!rule.done()) {
     const double us = step(true);
-    if (rule.samples().empty()) reading = timer.monitor().read();
     rule.add(us, us * 1e-6);
   }
   JsonObject fields = case_fields(c, choices);
@@ -142,15 +145,7 @@ void measure(const LayerCase& c, const std::vector<std::int32_t>& choices, bool 
       .add("peak_reserved_bytes", executor.pool().stats().reserved_peak)
       .add("device_bytes", free_before - free_now())
       .add("fixed_bytes", data.bytes());
-  if (reading.available) {
-    std::string names;
-    for (const std::string& name : slowdown_names(reading.slowdown)) names += (names.empty() ? "" : "; ") + name;
-    fields.add("sm_mhz", reading.sm_mhz)
-        .add("memory_mhz", reading.memory_mhz)
-        .add("power_w", reading.power_w)
-        .add("temperature_c", reading.temperature_c)
-        .add("slowdown", names);
-  }
+  fields.add(reading_fields(reading));
   writer.write_schema("moeplan.layer/1", fields);
 }
 
@@ -160,18 +155,12 @@ std::string title(const LayerCase& c) {
          json_number(c.retention);
 }
 
-// Largest difference over the largest value of the host.
+// The tensor on the device against the one on the host.
 template <class Element>
-double difference(const Buffer& there, const Element* here, std::int64_t count) {
+double difference_there(const Buffer& there, const Element* here, std::int64_t count) {
   std::vector<Element> values(static_cast<std::size_t>(count));
   MOEPLAN_CUDA(cudaMemcpy(values.data(), there.data(), values.size() * sizeof(Element), cudaMemcpyDeviceToHost));
-  double largest = 0, worst = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double expected = kernels::to_float(here[i]), got = kernels::to_float(values[i]);
-    largest = std::max(largest, std::abs(expected));
-    if (!(std::abs(got - expected) <= worst)) worst = std::abs(got - expected);  // NaN counts as the worst
-  }
-  return largest > 0 ? worst / largest : worst;
+  return difference(values, here);
 }
 
 }  // namespace
@@ -187,13 +176,7 @@ int run_layer(const LayerOptions& options, Timer& timer, LineWriter& writer) {
         continue;
       }
       std::cerr << title(c) << "\n";
-      try {
-        measure(c, choices, together, options.seconds / runs / 2, timer, writer);
-      } catch (const std::bad_alloc&) {
-        write_left_out(writer, title(c), "the device has too little memory for it");
-      } catch (const DeviceError& error) {
-        write_left_out(writer, title(c), error.what());
-      }
+      attempt(writer, title(c), [&] { measure(c, choices, together, options.seconds / runs / 2, timer, writer); });
     }
   }
   return 0;
@@ -230,10 +213,10 @@ std::vector<KernelCheck> check_layers(cudaStream_t stream) {
                                (together ? "grouped products" : "single products") + ": ";
       const auto add = [&](const char* what, double error) { checks.push_back({name + what, error}); };
       const auto bf16s = [&](layer::FixedName tensor, std::int64_t count) {
-        return difference(data.buffer(tensor), host.data<kernels::Bf16>(tensor), count);
+        return difference_there(data.buffer(tensor), host.data<kernels::Bf16>(tensor), count);
       };
       const auto floats = [&](layer::FixedName tensor, std::int64_t count) {
-        return difference(data.buffer(tensor), host.data<float>(tensor), count);
+        return difference_there(data.buffer(tensor), host.data<float>(tensor), count);
       };
       add("output", bf16s(layer::kOutput, s.tokens * s.hidden));
       add("input gradient", bf16s(layer::kInputGradient, s.tokens * s.hidden));

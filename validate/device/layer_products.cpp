@@ -7,17 +7,7 @@
 namespace moeplan::device {
 namespace {
 
-// By columns a row-major matrix is its transpose, so that the second operand stands first.
-struct Call {
-  cublasOperation_t turn_first, turn_second;
-  int m, n, k, ld_first, ld_second, ld_out;
-};
-Call call_of(const LayerProducts::Product& p) {
-  const int rows = static_cast<int>(p.rows), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
-  if (p.pass == kernels::Pass::forward) return {CUBLAS_OP_T, CUBLAS_OP_N, n, rows, k, k, k, n};
-  if (p.pass == kernels::Pass::dgrad) return {CUBLAS_OP_N, CUBLAS_OP_N, k, rows, n, k, n, k};
-  return {CUBLAS_OP_N, CUBLAS_OP_T, k, n, rows, k, n, k};
-}
+BlasCall call_of(const LayerProducts::Product& p) { return blas_call(p.pass, p.rows, p.n, p.k); }
 cudaDataType type_of(const LayerProducts::Product& p) { return p.wide ? CUDA_R_32F : CUDA_R_16BF; }
 
 }  // namespace
@@ -29,12 +19,10 @@ LayerProducts::LayerProducts(cudaStream_t stream, std::int64_t experts, bool tog
       together_(together && CUBLAS_VERSION >= 120500),
       staging_(static_cast<std::size_t>(kSlots * experts * 3) * sizeof(void*)),
       pointers_(staging_.bytes()) {
-  MOEPLAN_CUBLAS(cublasCreate(&handle_));
-  MOEPLAN_CUBLAS(cublasSetStream(handle_, stream_));
-  MOEPLAN_CUBLAS(cublasSetWorkspace(handle_, workspace_.data(), workspace_.bytes()));  // a new stream resets it
+  MOEPLAN_CUBLAS(cublasSetStream(handle_.get(), stream_));
+  // A new stream resets it.
+  MOEPLAN_CUBLAS(cublasSetWorkspace(handle_.get(), workspace_.data(), workspace_.bytes()));
 }
-
-LayerProducts::~LayerProducts() { cublasDestroy(handle_); }
 
 std::string LayerProducts::library() const {
   if (!together_) return "cuBLAS a product an expert " + LtHandle::version();
@@ -42,11 +30,11 @@ std::string LayerProducts::library() const {
 }
 
 void LayerProducts::run(const Product& product) {
-  const Call c = call_of(product);
+  const BlasCall c = call_of(product);
   const float one = 1, beta = product.adds ? 1.0f : 0.0f;
-  MOEPLAN_CUBLAS(cublasGemmEx(handle_, c.turn_first, c.turn_second, c.m, c.n, c.k, &one, product.right, CUDA_R_16BF,
-                              c.ld_first, product.left, CUDA_R_16BF, c.ld_second, &beta, product.out, type_of(product),
-                              c.ld_out, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  MOEPLAN_CUBLAS(cublasGemmEx(handle_.get(), c.turn_first, c.turn_second, c.m, c.n, c.k, &one, product.right,
+                              CUDA_R_16BF, c.ld_first, product.left, CUDA_R_16BF, c.ld_second, &beta, product.out,
+                              type_of(product), c.ld_out, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
 void LayerProducts::run_grouped(const Product& all, const std::vector<std::int64_t>& offsets) {
@@ -70,23 +58,9 @@ void LayerProducts::run_grouped(const Product& all, const std::vector<std::int64
 
 // False where the library has no grouped product of these types.
 bool LayerProducts::run_together(const std::vector<Product>& products) {
-#if CUBLAS_VERSION >= 120500
   const std::size_t count = products.size();
-  std::vector<cublasOperation_t> turn_first, turn_second;
-  std::vector<int> m, n, k, ld_first, ld_second, ld_out;
-  for (const Product& p : products) {
-    const Call c = call_of(p);
-    turn_first.push_back(c.turn_first);
-    turn_second.push_back(c.turn_second);
-    m.push_back(c.m);
-    n.push_back(c.n);
-    k.push_back(c.k);
-    ld_first.push_back(c.ld_first);
-    ld_second.push_back(c.ld_second);
-    ld_out.push_back(c.ld_out);
-  }
-  const std::vector<float> ones(count, 1.0f), betas(count, products[0].adds ? 1.0f : 0.0f);
-  const std::vector<int> sizes(count, 1);
+  GroupedCall call;
+  for (const Product& p : products) call.add(call_of(p));
   if (slot_ == kSlots) {  // the copies of the first calls are done
     MOEPLAN_CUDA(cudaStreamSynchronize(stream_));
     slot_ = 0;
@@ -100,11 +74,7 @@ bool LayerProducts::run_together(const std::vector<Product>& products) {
   }
   auto* there = pointers_.as<const void*>() + first;
   MOEPLAN_CUDA(cudaMemcpyAsync(there, staged, 3 * count * sizeof(void*), cudaMemcpyHostToDevice, stream_));
-  const cublasStatus_t status = cublasGemmGroupedBatchedEx(
-      handle_, turn_first.data(), turn_second.data(), m.data(), n.data(), k.data(), ones.data(), there, CUDA_R_16BF,
-      ld_first.data(), there + count, CUDA_R_16BF, ld_second.data(), betas.data(),
-      const_cast<void* const*>(there + 2 * count), type_of(products[0]), ld_out.data(), static_cast<int>(count),
-      sizes.data(), CUBLAS_COMPUTE_32F);
+  const cublasStatus_t status = call.run(handle_.get(), there, type_of(products[0]), products[0].adds);
   const bool wgrad = products[0].pass == kernels::Pass::wgrad;
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (wgrad && status == CUBLAS_STATUS_INVALID_VALUE)) {
     (wgrad ? wgrad_together_ : together_) = false;
@@ -112,10 +82,6 @@ bool LayerProducts::run_together(const std::vector<Product>& products) {
   }
   MOEPLAN_CUBLAS(status);
   return true;
-#else
-  (void)products;
-  return false;
-#endif
 }
 
 }  // namespace moeplan::device

@@ -1,5 +1,4 @@
 #pragma once
-#include <cublas_v2.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -7,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "grouped_call.h"
 #include "kernels/bf16.h"
 #include "kernels/pass.h"
 #include "resources.h"
@@ -18,7 +18,6 @@ class LayerProducts {
  public:
   // together: one call for all experts (cublasGemmGroupedBatchedEx), where the library has it; else one a product.
   LayerProducts(cudaStream_t stream, std::int64_t experts, bool together);
-  ~LayerProducts();
   LayerProducts(const LayerProducts&) = delete;
   LayerProducts& operator=(const LayerProducts&) = delete;
 
@@ -42,7 +41,7 @@ class LayerProducts {
 
  private:
   bool run_together(const std::vector<Product>& products);
-  cublasHandle_t handle_ = nullptr;
+  CublasHandle handle_;
   cudaStream_t stream_;
   Buffer workspace_;
   std::int64_t experts_;

@@ -5,18 +5,14 @@
 #include <cstring>
 #include <vector>
 
+#include "difference.h"
+#include "kernels/bf16.h"
+
 namespace moeplan::device {
 namespace {
 
 std::size_t size(std::int64_t value) { return static_cast<std::size_t>(value); }
 std::size_t in_bytes(Type type) { return type == Type::bf16 ? 2 : 1; }
-
-double bf16_value(std::uint16_t bits) {
-  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
-  float value = 0;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
 
 // e4m3: four exponent bits with bias 7, no infinities; 0x7F is NaN.
 double e4m3_value(std::uint8_t bits) {
@@ -39,7 +35,7 @@ std::vector<double> read_line(const void* data, std::size_t first, std::size_t s
     } else if (bytes == 2) {
       std::uint16_t bits = 0;
       std::memcpy(&bits, &raw[2 * i], 2);
-      values[i] = bf16_value(bits);
+      values[i] = kernels::to_float(kernels::Bf16{bits});
     } else {
       float value = 0;
       std::memcpy(&value, &raw[4 * i], 4);
@@ -70,43 +66,36 @@ LtProduct::LtProduct(const LtHandle& handle, const ProductShape& shape, std::uin
   const cudaDataType out = shape.pass == Pass::wgrad ? CUDA_R_32F : CUDA_R_16BF;
   const cublasOperation_t turned = CUBLAS_OP_T, plain = CUBLAS_OP_N;
   const bool weight_turned = shape.pass == Pass::forward, input_turned = shape.pass == Pass::wgrad;
-  MOEPLAN_CUBLAS(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  MOEPLAN_CUBLAS(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA,
+  MOEPLAN_CUBLAS(cublasLtMatmulDescCreate(operation_.place(), CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  MOEPLAN_CUBLAS(cublasLtMatmulDescSetAttribute(operation_.get(), CUBLASLT_MATMUL_DESC_TRANSA,
                                                 weight_turned ? &turned : &plain, sizeof turned));
-  MOEPLAN_CUBLAS(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSB,
+  MOEPLAN_CUBLAS(cublasLtMatmulDescSetAttribute(operation_.get(), CUBLASLT_MATMUL_DESC_TRANSB,
                                                 input_turned ? &turned : &plain, sizeof turned));
   if (shape.type == Type::fp8) {
     const std::int8_t fast = 1;  // as training frameworks run forward products
-    MOEPLAN_CUBLAS(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast));
+    MOEPLAN_CUBLAS(
+        cublasLtMatmulDescSetAttribute(operation_.get(), CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast));
   }
   // The weight's matrix: [n,k] by rows is k x n by columns; [k,n] by rows is n x k.
-  MOEPLAN_CUBLAS(cublasLtMatrixLayoutCreate(&b_, in, weight_turned ? k : n, weight_turned ? n : k,
+  MOEPLAN_CUBLAS(cublasLtMatrixLayoutCreate(b_.place(), in, weight_turned ? k : n, weight_turned ? n : k,
                                             static_cast<std::int64_t>(weight_turned ? k : n)));
-  MOEPLAN_CUBLAS(cublasLtMatrixLayoutCreate(&a_, in, input_turned ? m : k, input_turned ? k : m,
+  MOEPLAN_CUBLAS(cublasLtMatrixLayoutCreate(a_.place(), in, input_turned ? m : k, input_turned ? k : m,
                                             static_cast<std::int64_t>(input_turned ? m : k)));
-  MOEPLAN_CUBLAS(cublasLtMatrixLayoutCreate(&c_, out, n, m, shape.n));
-  cublasLtMatmulPreference_t preference = nullptr;
-  MOEPLAN_CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
-  MOEPLAN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+  MOEPLAN_CUBLAS(cublasLtMatrixLayoutCreate(c_.place(), out, n, m, shape.n));
+  Descriptor<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference;
+  MOEPLAN_CUBLAS(cublasLtMatmulPreferenceCreate(preference.place()));
+  MOEPLAN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                       &kWorkspaceBytes, sizeof kWorkspaceBytes));
   for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    MOEPLAN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment));
+    MOEPLAN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &alignment, sizeof alignment));
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  const cublasStatus_t code =
-      cublasLtMatmulAlgoGetHeuristic(handle.get(), operation_, b_, a_, c_, c_, preference, 1, &found, &count);
-  cublasLtMatmulPreferenceDestroy(preference);
-  MOEPLAN_CUBLAS(code);
+  MOEPLAN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle.get(), operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(),
+                                                preference.get(), 1, &found, &count));
   if (count == 0) fail_call("no algorithm for this shape", "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
+  MOEPLAN_CUBLAS(found.state);
   algorithm_ = found.algo;
-}
-
-LtProduct::~LtProduct() {
-  if (c_ != nullptr) cublasLtMatrixLayoutDestroy(c_);
-  if (a_ != nullptr) cublasLtMatrixLayoutDestroy(a_);
-  if (b_ != nullptr) cublasLtMatrixLayoutDestroy(b_);
-  if (operation_ != nullptr) cublasLtMatmulDescDestroy(operation_);
 }
 
 std::size_t LtProduct::a_bytes() const { return size(shape_.m) * size(shape_.k) * in_bytes(shape_.type); }
@@ -117,8 +106,8 @@ std::size_t LtProduct::c_bytes() const {
 
 void LtProduct::run(const void* a, const void* b, void* c, const Buffer& workspace, cudaStream_t stream) const {
   const float one = 1, beta = shape_.pass == Pass::wgrad ? 1 : 0;
-  MOEPLAN_CUBLAS(cublasLtMatmul(handle_.get(), operation_, &one, b, b_, a, a_, &beta, c, c_, c, c_, &algorithm_,
-                                workspace.data(), workspace.bytes(), stream));
+  MOEPLAN_CUBLAS(cublasLtMatmul(handle_.get(), operation_.get(), &one, b, b_.get(), a, a_.get(), &beta, c, c_.get(), c,
+                                c_.get(), &algorithm_, workspace.data(), workspace.bytes(), stream));
 }
 
 double sampled_error(const ProductShape& shape, const void* a, const void* b, const void* c, std::int64_t samples,
@@ -138,8 +127,7 @@ double sampled_error(const ProductShape& shape, const void* a, const void* b, co
     }
     const double got = read_line(c, i * n + j, 1, 1, shape.pass == Pass::wgrad ? 4 : 2)[0];
     const double error = std::abs(got - wanted) / scale;
-    worst = error > worst || std::isnan(error) ? error : worst;
-    if (std::isnan(worst)) return worst;
+    worst = worse(worst, error);
   }
   return worst;
 }

@@ -30,6 +30,23 @@ class LtHandle {
   cublasLtHandle_t handle_ = nullptr;
 };
 
+// What cuBLASLt makes and destroys: also where making the next one fails.
+template <class Pointer, cublasStatus_t (*destroy)(Pointer)>
+class Descriptor {
+ public:
+  Descriptor() = default;
+  ~Descriptor() {
+    if (pointer_ != nullptr) destroy(pointer_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  Pointer* place() { return &pointer_; }
+  Pointer get() const { return pointer_; }
+
+ private:
+  Pointer pointer_ = nullptr;
+};
+
 // One shape, ready to run on any buffers of it. Operands lie as a training step has them: forward A [m,k] and the
 // weight [n,k]; dgrad A [m,k] and the weight [k,n]; wgrad A [k,m] and B [k,n], with the fp32 result added to what is
 // there. fp8 operands are e4m3 with scale 1, results bf16.
@@ -38,7 +55,6 @@ class LtProduct {
   // `alignment`: every buffer lies at a multiple of so many bytes, a power of two up to 256. Throws DeviceError where
   // the library has no algorithm for the shape.
   LtProduct(const LtHandle& handle, const ProductShape& shape, std::uint32_t alignment = 256);
-  ~LtProduct();
   LtProduct(const LtProduct&) = delete;
   LtProduct& operator=(const LtProduct&) = delete;
 
@@ -51,8 +67,8 @@ class LtProduct {
  private:
   const LtHandle& handle_;
   ProductShape shape_;
-  cublasLtMatmulDesc_t operation_ = nullptr;
-  cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
+  Descriptor<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;
+  Descriptor<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> a_, b_, c_;
   cublasLtMatmulAlgo_t algorithm_{};
 };
 

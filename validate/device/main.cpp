@@ -71,9 +71,14 @@ int dispatch(const std::vector<std::string>& words) {
 
 }  // namespace
 
-void require_device() {
+void require_device(std::int64_t device) {
   const std::string why = no_device();
   if (!why.empty()) throw NoDevice(why + ": nothing was measured");
+  int count = 0;
+  MOEPLAN_CUDA(cudaGetDeviceCount(&count));
+  if (device >= count)
+    throw UsageError("--device: expected a whole number from 0 to " + std::to_string(count - 1) +
+                     ", the GPUs that are seen here, got '" + std::to_string(device) + "'");
 }
 
 int main_with(const std::vector<std::string>& words) {

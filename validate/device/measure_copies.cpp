@@ -9,7 +9,6 @@ namespace moeplan::device {
 namespace {
 
 constexpr std::int64_t kSmallest = std::int64_t{64} << 10, kLargest = std::int64_t{4} << 30;  // of one buffer
-constexpr std::int64_t kMostSets = 8;
 
 struct Stream3 {
   const char* kind;
@@ -66,41 +65,43 @@ void measure_host_link(Run& run) {
 }  // namespace
 
 void measure_copies(Run& run, const Budget& budget) {
-  measure_host_link(run);
+  attempt(run.writer, "copies between host and device", [&] { measure_host_link(run); });
   const auto most = static_cast<std::int64_t>(free_bytes() / 6);
   const std::int64_t largest = std::min(kLargest, most / 2);
   const std::vector<std::int64_t> sizes = size_ladder(kSmallest, largest, 2);
+  if (sizes.empty()) return write_left_out(run.writer, "copies", "the device has too little free memory");
   // One region for each role; sets of small sizes are parts of it.
   const auto region = static_cast<std::size_t>(sizes.back());
   Buffer from(region), other(region), to(std::max(region, read_sum_bytes()));
   fill_random(from.data(), region / 4, Element::fp32, 1, run.seed, run.timer.stream());
   fill_random(other.data(), region / 4, Element::fp32, 1, run.seed + 1, run.timer.stream());
-  run.timer.flush_cache(run.timer.stream());
   for (const std::int64_t size : sizes) {
     for (const Stream3& kind : kStreams) {
       if (!budget.left()) return write_left_out(run.writer, "copies from some size on", "the time was used up");
       const auto bytes = static_cast<std::size_t>(size);
       const double touched = static_cast<double>(size) * (kind.reads + kind.writes);
       const std::int64_t sets =
-          std::min({rotation_for(touched, run.timer.properties().l2CacheSize, kMostSets), sizes.back() / size});
+          std::min({rotation_for(touched, run.timer.properties().l2CacheSize), sizes.back() / size});
       TimingOptions options;
       options.rotation = sets;
       options.cold = true;
       options.stopping.most_seconds = 0.2;
-      const Timing timing = run.timer.time(
-          [&](cudaStream_t stream, std::int64_t round) {
-            const std::size_t at = static_cast<std::size_t>(round % sets) * bytes;
-            enqueue(kind.kind, kind.writes == 0 ? to.as<unsigned char>() : to.as<unsigned char>() + at,
-                    from.as<unsigned char>() + at, other.as<unsigned char>() + at, bytes, stream);
-          },
-          options);
-      run.writer.write("measurement",
-                       JsonObject()
-                           .add("kind", kind.kind)
-                           .add("bytes", static_cast<std::int64_t>(touched))
-                           .add("library", std::string(kind.kind) == "copy" ? "cuda copy engine" : "moeplan")
-                           .add("rotation", sets)
-                           .add(timing_fields(timing)));
+      attempt(run.writer, std::string(kind.kind) + " of " + std::to_string(size) + " bytes a buffer", [&] {
+        const Timing timing = run.timer.time(
+            [&](cudaStream_t stream, std::int64_t round) {
+              const std::size_t at = static_cast<std::size_t>(round % sets) * bytes;
+              enqueue(kind.kind, kind.writes == 0 ? to.as<unsigned char>() : to.as<unsigned char>() + at,
+                      from.as<unsigned char>() + at, other.as<unsigned char>() + at, bytes, stream);
+            },
+            options);
+        run.writer.write("measurement",
+                         JsonObject()
+                             .add("kind", kind.kind)
+                             .add("bytes", static_cast<std::int64_t>(touched))
+                             .add("library", std::string(kind.kind) == "copy" ? "cuda copy engine" : "moeplan")
+                             .add("rotation", sets)
+                             .add(timing_fields(timing)));
+      });
     }
   }
 }

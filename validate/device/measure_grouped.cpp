@@ -7,9 +7,7 @@
 namespace moeplan::device {
 namespace {
 
-// Weights that the plan may take; several sets of activations are not needed, as weights alone exceed the cache in
-// nearly all shapes, and experts' weights are cold in training.
-constexpr double kMostBytes = 12e9;
+constexpr double kMostBytes = 12e9;  // of one set of a shape
 
 JsonObject shape_fields(const GroupedShape& shape, const std::string& library) {
   return JsonObject()
@@ -31,22 +29,28 @@ void measure_grouped(Run& run, const Budget& budget) {
   for (const GroupedShape& shape : plan) {
     if (!budget.left()) break;
     ++done;
-    const GroupedOperands operands(shape, run.seed, run.timer.stream());
+    std::vector<GroupedOperands> sets;
+    const bool there = attempt(run.writer, shape_fields(shape, "all").text(), [&] {
+      const std::int64_t wanted = rotation_for(grouped_bytes(shape), run.timer.properties().l2CacheSize);
+      for (std::int64_t set = 0; set < wanted; ++set)
+        sets.emplace_back(shape, run.seed + static_cast<std::uint64_t>(3 * set), run.timer.stream());
+    });
     for (const bool together : {true, false}) {
+      if (!there) break;
       std::string library = together ? "cuBLAS grouped" : "cublasLt a product a group";
-      try {
+      attempt(run.writer, shape_fields(shape, library).text(), [&] {
         const std::unique_ptr<GroupedProduct> product =
-            together ? one_call(shape, operands) : product_a_group(handle, shape, operands);
-        if (!product) continue;
+            together ? one_call(shape, sets, run.timer.stream()) : product_a_group(handle, shape, sets);
+        if (!product) return;
         library = product->library();
         TimingOptions options;
-        options.most_repetitions = 8;
+        options.rotation = static_cast<std::int64_t>(sets.size());
         options.stopping.most_seconds = 0.1;
-        const Timing timing = run.timer.time([&](cudaStream_t stream, std::int64_t) { product->run(stream); }, options);
-        run.writer.write("measurement", shape_fields(shape, library).add(timing_fields(timing)));
-      } catch (const DeviceError& error) {
-        write_left_out(run.writer, shape_fields(shape, library).text(), error.what());
-      }
+        const Timing timing =
+            run.timer.time([&](cudaStream_t stream, std::int64_t round) { product->run(stream, round); }, options);
+        run.writer.write("measurement",
+                         shape_fields(shape, library).add("rotation", options.rotation).add(timing_fields(timing)));
+      });
     }
   }
   if (done < plan.size())

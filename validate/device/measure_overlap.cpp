@@ -116,23 +116,26 @@ void measure_overlap(Run& run, const Budget& budget) {
   }
   for (const Case& one : cases) {
     if (!budget.left()) return write_left_out(run.writer, "products beside copies", "the time was used up");
-    const double copy_alone = bench.copy_alone_us(one.kind, one.sms);
-    // Copies slow products down and are slowed down themselves: twice as long as the products alone covers them.
-    const auto copies = static_cast<std::int64_t>(2 * alone / copy_alone) + 1;
-    const Beside beside = bench.products(one.kind, one.sms, copies);
-    if (!beside.covered) {
-      write_left_out(run.writer, std::string("products beside copies: ") + one.kind,
-                     "the copies ended before the products did");
-      continue;
-    }
-    const auto bytes = static_cast<double>(bench.copy_bytes(one.kind));
-    run.writer.write("overlap", JsonObject()
-                                    .add("copy", one.kind)
-                                    .add("comm_sms", one.sms)
-                                    .add("products_alone_us", alone / kProducts)
-                                    .add("products_beside_us", beside.products_us / kProducts)
-                                    .add("copy_alone_bytes_per_s", bytes / (copy_alone * 1e-6))
-                                    .add("copy_beside_bytes_per_s", bytes / (beside.copies_us * 1e-6)));
+    const std::string what =
+        std::string("products beside copies: ") + one.kind + (one.sms > 0 ? " " + std::to_string(one.sms) : "");
+    attempt(run.writer, what, [&] {
+      const double copy_alone = bench.copy_alone_us(one.kind, one.sms);
+      // Copies slow products down and are slowed down themselves: twice as long as the products alone covers them.
+      const auto copies = static_cast<std::int64_t>(2 * alone / copy_alone) + 1;
+      const Beside beside = bench.products(one.kind, one.sms, copies);
+      if (!beside.covered) {
+        write_left_out(run.writer, what, "the copies ended before the products did");
+        return;
+      }
+      const auto bytes = static_cast<double>(bench.copy_bytes(one.kind));
+      run.writer.write("overlap", JsonObject()
+                                      .add("copy", one.kind)
+                                      .add("comm_sms", one.sms)
+                                      .add("products_alone_us", alone / kProducts)
+                                      .add("products_beside_us", beside.products_us / kProducts)
+                                      .add("copy_alone_bytes_per_s", bytes / (copy_alone * 1e-6))
+                                      .add("copy_beside_bytes_per_s", bytes / (beside.copies_us * 1e-6)));
+    });
   }
 }
 

@@ -10,7 +10,6 @@
 namespace moeplan::device {
 namespace {
 
-constexpr std::int64_t kMostSets = 12;
 constexpr double kMostBytesOfPlan = 6e9;
 
 // Sets of operands of a shape in one allocation a role.
@@ -73,23 +72,19 @@ void measure_products(Run& run, const Budget& budget, const std::vector<std::int
   for (const ProductShape& shape : plan) {
     if (!budget.left()) break;
     ++done;
-    std::unique_ptr<LtProduct> product;
-    try {
-      product = std::make_unique<LtProduct>(handle, shape);
-    } catch (const DeviceError& error) {
-      write_left_out(run.writer, shape_fields(shape, library).text(), error.what());
-      continue;
-    }
-    const std::int64_t sets = rotation_for(product_bytes(shape), run.timer.properties().l2CacheSize, kMostSets);
-    const Operands operands(*product, sets, run.seed, run.timer.stream());
-    TimingOptions options;
-    options.rotation = sets;
-    options.cold = true;
-    options.stopping.most_seconds = 0.1;
-    const Timing timing = run.timer.time(
-        [&](cudaStream_t stream, std::int64_t round) { operands.run(*product, workspace, round % sets, stream); },
-        options);
-    run.writer.write("measurement", shape_fields(shape, library).add("rotation", sets).add(timing_fields(timing)));
+    attempt(run.writer, shape_fields(shape, library).text(), [&] {
+      const LtProduct product(handle, shape);
+      const std::int64_t sets = rotation_for(product_bytes(shape), run.timer.properties().l2CacheSize);
+      const Operands operands(product, sets, run.seed, run.timer.stream());
+      TimingOptions options;
+      options.rotation = sets;
+      options.cold = true;
+      options.stopping.most_seconds = 0.1;
+      const Timing timing = run.timer.time(
+          [&](cudaStream_t stream, std::int64_t round) { operands.run(product, workspace, round % sets, stream); },
+          options);
+      run.writer.write("measurement", shape_fields(shape, library).add("rotation", sets).add(timing_fields(timing)));
+    });
   }
   if (done < plan.size())
     write_left_out(run.writer, std::to_string(plan.size() - done) + " of " + std::to_string(plan.size()) + " products",
@@ -108,7 +103,7 @@ void measure_sustained(Run& run, double seconds) {
   std::vector<std::int64_t> clocks;
   const Event first, last;
   constexpr int kProducts = 200;  // some 0.3 s
-  while (budget.left()) {
+  do {
     first.record(run.timer.stream());
     for (int i = 0; i < kProducts; ++i) operands.run(product, workspace, 0, run.timer.stream());
     last.record(run.timer.stream());
@@ -116,7 +111,7 @@ void measure_sustained(Run& run, double seconds) {
     last.wait();
     rates.push_back(kProducts * product_flop(shape) / seconds_between(first, last));
     if (reading.available) clocks.push_back(reading.sm_mhz);
-  }
+  } while (budget.left());
   // The second half: the first one warms up.
   const std::vector<double> settled(rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2), rates.end());
   run.writer.write("sustained", JsonObject().add("rates_flops", rates).add("clocks_mhz", clocks));

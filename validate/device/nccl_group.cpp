@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "fill.h"
 #include "samples.h"
+#include "shapes.h"
 
 namespace moeplan::device {
 namespace {
@@ -94,8 +96,15 @@ NcclGroup::NcclGroup(const Process& process, int gpus, const std::string& id_fil
 }
 
 NcclGroup::~NcclGroup() {
+  // After an error other ranks may wait for this one, and a group of calls may be open: destroying would wait, too.
+  const bool failed = std::uncaught_exceptions() > 0;
   for (const auto& local : locals_) {
-    if (local->comm != nullptr) ncclCommDestroy(local->comm);
+    if (local->comm == nullptr) continue;
+    if (failed) {
+      ncclCommAbort(local->comm);
+    } else {
+      ncclCommDestroy(local->comm);
+    }
   }
 }
 
@@ -251,7 +260,8 @@ Collected NcclGroup::time(const Transfer& transfer, std::int64_t samples) {
 
 std::string NcclGroup::verify(const Transfer& transfer, const std::string& name,
                               const std::function<float(std::int64_t, std::size_t)>& sent,
-                              const std::function<float(std::int64_t, std::size_t)>& wanted, std::size_t words) {
+                              const std::function<float(std::int64_t, std::size_t)>& wanted,
+                              const std::function<std::size_t(std::int64_t)>& words_of) {
   reserve(transfer);
   std::vector<float> host(transfer.send_bytes / sizeof(float));
   for (const auto& local : locals_) {
@@ -264,8 +274,9 @@ std::string NcclGroup::verify(const Transfer& transfer, const std::string& name,
   }
   run(transfer);
   wait();
-  std::vector<float> got(words);
   for (const auto& local : locals_) {
+    const std::size_t words = words_of(local->rank);
+    std::vector<float> got(words);
     MOEPLAN_CUDA(cudaSetDevice(local->device));
     MOEPLAN_CUDA(cudaMemcpy(got.data(), local->receive.data(), words * sizeof(float), cudaMemcpyDeviceToHost));
     for (std::size_t i = 0; i < words; ++i) {
@@ -287,29 +298,39 @@ std::string NcclGroup::check() {
   const auto sum = [&](std::size_t i) {
     return static_cast<float>(4096 * ranks_ * (ranks_ - 1) / 2 + ranks_ * static_cast<std::int64_t>(i % 1024));
   };
-  std::string wrong = verify(
-      transfer("all_reduce", bytes), "all_reduce", sent, [&](std::int64_t, std::size_t i) { return sum(i); },
-      part * size(ranks_));
-  if (wrong.empty())
-    wrong = verify(
-        transfer("all_gather", bytes), "all_gather", sent,
-        [&](std::int64_t, std::size_t i) { return sent(static_cast<std::int64_t>(i / part), i % part); },
-        part * size(ranks_));
-  if (wrong.empty())
-    wrong = verify(
-        transfer("reduce_scatter", bytes), "reduce_scatter", sent,
-        [&](std::int64_t rank, std::size_t i) { return sum(size(rank) * part + i); }, part);
-  if (wrong.empty())
-    wrong = verify(
-        transfer("alltoall", bytes), "alltoall", sent,
-        [&](std::int64_t rank, std::size_t i) {
-          return sent(static_cast<std::int64_t>(i / part), size(rank) * part + i % part);
-        },
-        part * size(ranks_));
-  if (wrong.empty())
-    wrong = verify(
-        transfer("sendrecv", static_cast<std::int64_t>(part * sizeof(float))), "sendrecv", sent,
-        [&](std::int64_t rank, std::size_t i) { return sent((rank + ranks_ - 1) % ranks_, i); }, part);
+  // Every rank takes part in all of them, whatever it found: a rank that stopped would leave the others waiting.
+  std::string wrong;
+  const auto take = [&](const std::string& found) {
+    if (wrong.empty()) wrong = found;
+  };
+  const auto all = [&](std::int64_t) { return part * size(ranks_); };
+  const auto one = [&](std::int64_t) { return part; };
+  take(verify(
+      transfer("all_reduce", bytes), "all_reduce", sent, [&](std::int64_t, std::size_t i) { return sum(i); }, all));
+  take(verify(
+      transfer("all_gather", bytes), "all_gather", sent,
+      [&](std::int64_t, std::size_t i) { return sent(static_cast<std::int64_t>(i / part), i % part); }, all));
+  take(verify(
+      transfer("reduce_scatter", bytes), "reduce_scatter", sent,
+      [&](std::int64_t rank, std::size_t i) { return sum(size(rank) * part + i); }, one));
+  take(verify(
+      transfer("alltoall", bytes), "alltoall", sent,
+      [&](std::int64_t rank, std::size_t i) {
+        return sent(static_cast<std::int64_t>(i / part), size(rank) * part + i % part);
+      },
+      all));
+  take(verify(
+      transfer("sendrecv", static_cast<std::int64_t>(part * sizeof(float))), "sendrecv", sent,
+      [&](std::int64_t rank, std::size_t i) { return sent((rank + ranks_ - 1) % ranks_, i); }, one));
+  const std::vector<std::int64_t> matrix = uneven_matrix(ranks_);
+  std::vector<std::vector<SentWord>> uneven;
+  for (std::int64_t rank = 0; rank < ranks_; ++rank) uneven.push_back(words_received(matrix, ranks_, rank));
+  take(verify(
+      alltoallv(matrix), "alltoallv", sent,
+      [&](std::int64_t rank, std::size_t i) { return sent(uneven[size(rank)][i].rank, uneven[size(rank)][i].place); },
+      [&](std::int64_t rank) { return uneven[size(rank)].size(); }));
+  const bool anywhere = largest(std::vector<double>(locals_.size(), wrong.empty() ? 0 : 1)) > 0;
+  if (anywhere && wrong.empty()) wrong = "a collective gave wrong results on another rank";
   return wrong;
 }
 

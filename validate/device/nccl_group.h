@@ -51,7 +51,8 @@ class NcclGroup {
   Transfer alltoallv(const std::vector<std::int64_t>& matrix) const;
 
   Collected time(const Transfer& transfer, std::int64_t samples);
-  // Small transfers of known contents; what is wrong with the results, empty: nothing.
+  // Small transfers of known contents; what is wrong with the results on some rank, empty: nothing. All processes get
+  // an answer, so that none goes on without the others.
   std::string check();
 
  private:
@@ -69,9 +70,11 @@ class NcclGroup {
   void align();
   // The largest over all ranks, of one number each.
   double largest(const std::vector<double>& of_locals);
+  // `words`: of a rank's result.
   std::string verify(const Transfer& transfer, const std::string& name,
                      const std::function<float(std::int64_t rank, std::size_t word)>& sent,
-                     const std::function<float(std::int64_t rank, std::size_t word)>& wanted, std::size_t words);
+                     const std::function<float(std::int64_t rank, std::size_t word)>& wanted,
+                     const std::function<std::size_t(std::int64_t rank)>& words);
 
   std::int64_t ranks_ = 0, hosts_ = 1;
   double memory_bytes_ = 0;

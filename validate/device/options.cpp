@@ -39,6 +39,12 @@ std::string range_fault(const std::string& text, std::int64_t least, std::int64_
          "'";
 }
 
+std::string real_fault(const std::string& text, double least, double most) {
+  std::ostringstream fault;
+  fault << "expected a number from " << least << " to " << most << ", got '" << text << "'";
+  return fault.str();
+}
+
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -100,11 +106,7 @@ Options& Options::whole(const std::string& name, std::int64_t& target, std::int6
 Options& Options::real(const std::string& name, double& target, double least, double most, const std::string& help) {
   return add({name, "X", help, [&target, least, most](const std::string& text) -> std::string {
                 double value = 0;
-                if (!parse_real(text, value) || value < least || value > most) {
-                  std::ostringstream fault;
-                  fault << "expected a number from " << least << " to " << most << ", got '" << text << "'";
-                  return fault.str();
-                }
+                if (!parse_real(text, value) || value < least || value > most) return real_fault(text, least, most);
                 target = value;
                 return {};
               }});
@@ -150,8 +152,27 @@ Options& Options::wholes(const std::string& name, std::vector<std::int64_t>& tar
               }});
 }
 
+Options& Options::reals(const std::string& name, std::vector<double>& target, double least, double most,
+                        const std::string& help) {
+  return add({name, "X,X", help, [&target, least, most](const std::string& text) -> std::string {
+                std::vector<double> values;
+                for (const std::string& word : split(text)) {
+                  double value = 0;
+                  if (!parse_real(word, value) || value < least || value > most) return real_fault(word, least, most);
+                  values.push_back(value);
+                }
+                target = values;
+                return {};
+              }});
+}
+
+Options& Options::check(const std::vector<std::string>& names, std::function<std::vector<std::string>()> faults) {
+  checks_.push_back({names, std::move(faults)});
+  return *this;
+}
+
 void Options::parse(const std::vector<std::string>& words) const {
-  std::vector<std::string> faults, seen, names;
+  std::vector<std::string> faults, seen, names, faulty;
   for (const Option& option : options_) names.push_back(option.name);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::size_t equal = words[i].compare(0, 2, "--") == 0 ? words[i].find('=') : std::string::npos;
@@ -171,16 +192,28 @@ void Options::parse(const std::vector<std::string>& words) const {
       value = words[i].substr(equal + 1);
       if (option->kind.empty()) {
         faults.push_back(name + ": takes no value");
+        faulty.push_back(name);
         continue;
       }
     } else if (!option->kind.empty()) {
       if (i + 1 == words.size() || words[i + 1].compare(0, 2, "--") == 0) {
         faults.push_back(name + ": expected a value");
+        faulty.push_back(name);
         continue;
       }
       value = words[++i];
     }
-    if (const std::string fault = option->set(value); !fault.empty()) faults.push_back(name + ": " + fault);
+    if (const std::string fault = option->set(value); !fault.empty()) {
+      faults.push_back(name + ": " + fault);
+      faulty.push_back(name);
+    }
+  }
+  for (const Check& check : checks_) {
+    const bool told = std::any_of(check.names.begin(), check.names.end(), [&](const std::string& name) {
+      return std::find(faulty.begin(), faulty.end(), name) != faulty.end();
+    });
+    if (told) continue;
+    for (const std::string& fault : check.faults()) faults.push_back(fault);
   }
   if (faults.empty()) return;
   std::string text;

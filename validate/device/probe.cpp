@@ -47,33 +47,22 @@ void write_device(LineWriter& writer, const Timer& timer) {
 }
 
 int probe_command(const std::vector<std::string>& words) {
-  std::int64_t device = 0;
-  std::string path;
-  bool help = false;
+  Common common;
   Options options;
-  options.whole("--device", device, 0, 63, "which GPU (0)")
-      .text("--output", path, "write to this file")
-      .flag("--help", help, "this text");
-  options.parse(words);
-  if (help) {
-    std::cout << "moeplan-device probe\n" << options.help();
-    return 0;
-  }
-  require_device();
-  Output output(path);
-  LineWriter writer(output.stream());
+  if (!read_words("probe", options, common, words)) return 0;
+  require_device(common.device);
+  const int device = static_cast<int>(common.device);
   // What a process takes before it allocates anything: the context and the kernels that are loaded with it. The name of
   // the device on its bus is told without one.
   char bus[64] = {};
-  MOEPLAN_CUDA(cudaDeviceGetPCIBusId(bus, static_cast<int>(sizeof bus), static_cast<int>(device)));
+  MOEPLAN_CUDA(cudaDeviceGetPCIBusId(bus, static_cast<int>(sizeof bus), device));
   const MemoryReading before = Monitor(bus).memory();
-  MOEPLAN_CUDA(cudaSetDevice(static_cast<int>(device)));
+  MOEPLAN_CUDA(cudaSetDevice(device));
   MOEPLAN_CUDA(cudaFree(nullptr));
   const MemoryReading after = Monitor(bus).memory();
-  Timer timer(static_cast<int>(device));
-  writer.set_common(common_fields(timer.properties(), timer.monitor()));
-  write_device(writer, timer);
-  write_value(writer, "device.sm_count", timer.properties().multiProcessorCount, "as the runtime says");
+  Session session(common);
+  LineWriter& writer = session.writer;
+  write_value(writer, "device.sm_count", session.timer.properties().multiProcessorCount, "as the runtime says");
   if (after.total_bytes > 0)
     write_value(writer, "device.memory_capacity", static_cast<double>(after.total_bytes), "total of NVML");
   if (after.used_bytes > before.used_bytes && before.total_bytes > 0)

@@ -10,15 +10,18 @@
 namespace moeplan::device {
 namespace {
 
+constexpr const char* kSlurm = "srun";
 struct Names {
   const char *launcher, *rank, *size, *local_rank, *local_size;
 };
-// The first whose rank and size are both set counts. Slurm gives no number of tasks on this node that holds for uneven
-// nodes; the first of its list is taken ("4(x2)").
+// The first whose rank and size are both set counts, but for two things. Slurm's variables stand in the script of a
+// job, too, where no step has started any task: they count in a step alone. And PMI, which Slurm may speak to its own
+// tasks, gives no number on the host then: those of the step do. Slurm gives no number of tasks on this node that holds
+// for uneven nodes; the first of its list is taken ("4(x2)").
 constexpr Names kLaunchers[] = {{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                                  "OMPI_COMM_WORLD_LOCAL_SIZE"},
                                 {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-                                {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"}};
+                                {kSlurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"}};
 
 std::int64_t number(const char* name, const std::string& text) {
   char* end = nullptr;
@@ -26,6 +29,13 @@ std::int64_t number(const char* name, const std::string& text) {
   if (end == text.c_str() || value < 0)
     throw std::runtime_error(std::string(name) + ": expected a number, got '" + text + "'");
   return value;
+}
+
+// Slurm numbers its steps from 0; the script of a job and an interactive shell have ids from the top of 32 bits.
+bool in_slurm_step(const std::function<std::string(const char*)>& read) {
+  const std::string step = read("SLURM_STEP_ID");
+  constexpr std::int64_t kFirstSpecial = 0xFFFFFFF0;
+  return !step.empty() && number("SLURM_STEP_ID", step) < kFirstSpecial;
 }
 
 }  // namespace
@@ -37,9 +47,13 @@ std::string read_environment(const char* name) {
 
 Process find_process(const std::function<std::string(const char*)>& read) {
   Process process;
+  const bool step = in_slurm_step(read);
   for (const Names& names : kLaunchers) {
     const std::string rank = read(names.rank), size = read(names.size);
     if (rank.empty() || size.empty()) continue;
+    const bool slurm = names.launcher == kSlurm;
+    if (slurm && !step) continue;
+    if (!slurm && step && read(names.local_rank).empty() && read("SLURM_PROCID") == rank) continue;
     process.rank = number(names.rank, rank);
     process.size = number(names.size, size);
     if (process.size <= 1) return {};
@@ -50,6 +64,9 @@ Process find_process(const std::function<std::string(const char*)>& read) {
     if (process.rank >= process.size || process.local_rank >= process.local_size || process.local_size > process.size)
       throw std::runtime_error("the launcher's variables contradict each other: rank " + rank + " of " + size +
                                ", on this host " + local_rank + " of " + local_size);
+    if (process.rank % process.local_size != process.local_rank)
+      throw std::runtime_error("ranks must lie host by host (srun --distribution=block, mpirun --map-by slot): rank " +
+                               rank + " is number " + local_rank + " of " + local_size + " on its host");
     return process;
   }
   return process;

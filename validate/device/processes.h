@@ -15,7 +15,8 @@ struct Process {
 };
 
 // From the environment that Open MPI, MPICH or Slurm set; `read` gives a variable, "" where it is not set. A size of 1
-// is one process alone. Throws std::runtime_error for values that contradict each other.
+// is one process alone, and so is what runs in a Slurm job but in none of its steps. Throws std::runtime_error for
+// values that contradict each other, and for ranks that do not lie host by host.
 Process find_process(const std::function<std::string(const char*)>& read);
 std::string read_environment(const char* name);
 

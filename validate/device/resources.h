@@ -70,6 +70,14 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
+// Ordinary host memory to the device, in the order of `stream`; both are done when it returns. A plain cudaMemcpy
+// belongs to the default stream, which streams of ours do not wait for, and may return before the bytes have arrived.
+inline void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return;
+  MOEPLAN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
+  MOEPLAN_CUDA(cudaStreamSynchronize(stream));
+}
+
 // Page-locked host memory.
 class HostBuffer {
  public:

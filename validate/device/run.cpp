@@ -28,8 +28,29 @@ JsonObject common_fields(const cudaDeviceProp& properties, const Monitor& monito
       .add("cuda", cuda_version(runtime));
 }
 
-void write_left_out(LineWriter& writer, const std::string& what, const std::string& why) {
-  writer.write("left_out", JsonObject().add("what", what).add("why", why));
+bool read_words(const char* command, Options& options, Common& common, const std::vector<std::string>& words) {
+  options.whole("--device", common.device, 0, 1023, "which GPU (0)")
+      .text("--output", common.path, "write to this file")
+      .flag("--help", common.help, "this text");
+  options.parse(words);
+  if (common.help) std::cout << "moeplan-device " << command << "\n" << options.help();
+  return !common.help;
+}
+
+Session::Session(const Common& common)
+    : timer((require_device(common.device), static_cast<int>(common.device))),
+      output(common.path),
+      writer(output.stream()) {
+  writer.set_common(common_fields(timer.properties(), timer.monitor()));
+  write_device(writer, timer);
+}
+
+bool attempt(LineWriter& writer, const std::string& what, const std::function<void()>& measurement) {
+  return attempt(writer, what, measurement, []() -> std::string {
+    cudaGetLastError();  // an error that is not sticky ends here
+    const cudaError_t state = cudaDeviceSynchronize();
+    return state == cudaSuccess ? std::string() : cudaGetErrorString(state);
+  });
 }
 
 void write_value(LineWriter& writer, const std::string& key, double value, const std::string& how) {

@@ -2,12 +2,15 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "json_lines.h"
+#include "left_out.h"
+#include "options.h"
 #include "timing.h"
 
 // What every part of a run shares.
@@ -20,8 +23,19 @@ class NoDevice : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
-// Throws NoDevice with one sentence on why. Commands call it after they read their options.
-void require_device();
+// Throws NoDevice with one sentence on why, and UsageError for a number that none has. Commands call it after they read
+// their options.
+void require_device(std::int64_t device = 0);
+
+// Options that commands on one device share.
+struct Common {
+  std::int64_t device = 0;
+  std::string path;
+  bool help = false;
+};
+// Reads the words of a command by `options`, which get --device, --output and --help. False: help was asked for, and
+// written.
+bool read_words(const char* command, Options& options, Common& common, const std::vector<std::string>& words);
 
 // Standard output, or the file of --output, which is made anew.
 class Output {
@@ -55,8 +69,17 @@ JsonObject common_fields(const cudaDeviceProp& properties, const Monitor& monito
 // The line on the device: sizes, clocks, limits, versions, date.
 void write_device(LineWriter& writer, const Timer& timer);
 
-// Says in one line what was not measured, and why.
-void write_left_out(LineWriter& writer, const std::string& what, const std::string& why);
+// A command on one device: the device first, so that the file of an earlier run stays where there is none; then the
+// file, the common fields and the line on the device.
+struct Session {
+  explicit Session(const Common& common);
+  Timer timer;
+  Output output;
+  LineWriter writer;
+};
+
+// As attempt() in left_out.h, of the current device.
+bool attempt(LineWriter& writer, const std::string& what, const std::function<void()>& measurement);
 
 // A value of a profile as it is read off: `key` a key of hardware profiles, `value` in base units (bytes, seconds,
 // bytes/s, FLOP/s, or a number).

@@ -5,6 +5,9 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "kernels/random.h"
+#include "layer/spread.h"
+
 namespace moeplan::device {
 namespace {
 
@@ -106,20 +109,10 @@ std::vector<std::int64_t> zipf_rows(std::int64_t total, std::int64_t groups, dou
   std::vector<std::size_t> order(static_cast<std::size_t>(groups));
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (exponent != 0) shuffle(order, seed);
-  double sum = 0;
-  for (std::int64_t rank = 1; rank <= groups; ++rank) sum += std::pow(real(rank), -exponent);
-  std::vector<std::int64_t> rows(order.size(), 0);
-  std::vector<std::pair<double, std::size_t>> rest;  // what is cut off, by rank
-  std::int64_t left = total;
-  for (std::size_t rank = 0; rank < order.size(); ++rank) {
-    const double share = real(total) * std::pow(static_cast<double>(rank + 1), -exponent) / sum;
-    const auto whole = static_cast<std::int64_t>(share);
-    rows[order[rank]] = whole;
-    left -= whole;
-    rest.emplace_back(real(whole) - share, rank);  // ascending: the largest remainder first, then the lower rank
-  }
-  std::sort(rest.begin(), rest.end());
-  for (std::size_t i = 0; left > 0; i = (i + 1) % rest.size(), --left) ++rows[order[rest[i].second]];
+  const std::vector<double> by_rank = layer::zipf_weights(static_cast<int>(groups), exponent);
+  const std::vector<std::int64_t> dealt = layer::spread_rows(by_rank, total, total);
+  std::vector<std::int64_t> rows(order.size());
+  for (std::size_t rank = 0; rank < order.size(); ++rank) rows[order[rank]] = dealt[rank];
   return rows;
 }
 
@@ -133,6 +126,25 @@ std::vector<std::int64_t> byte_matrix(std::int64_t ranks, std::int64_t bytes_eac
   return matrix;
 }
 
+std::vector<std::int64_t> uneven_matrix(std::int64_t ranks) {
+  std::vector<std::int64_t> matrix;
+  for (std::int64_t from = 0; from < ranks; ++from)
+    for (std::int64_t to = 0; to < ranks; ++to) matrix.push_back(16 * ((5 * from + 3 * to) % 13));
+  return matrix;
+}
+
+std::vector<SentWord> words_received(const std::vector<std::int64_t>& matrix, std::int64_t ranks, std::int64_t rank) {
+  constexpr std::int64_t kWord = 4;
+  std::vector<SentWord> words;
+  for (std::int64_t from = 0; from < ranks; ++from) {
+    const auto row = matrix.begin() + static_cast<std::ptrdiff_t>(from * ranks);
+    const std::int64_t before = std::accumulate(row, row + static_cast<std::ptrdiff_t>(rank), std::int64_t{0}) / kWord;
+    const std::int64_t count = row[static_cast<std::ptrdiff_t>(rank)] / kWord;
+    for (std::int64_t i = 0; i < count; ++i) words.push_back({from, static_cast<std::size_t>(before + i)});
+  }
+  return words;
+}
+
 std::vector<std::int64_t> size_ladder(std::int64_t first, std::int64_t last, std::int64_t factor) {
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = first; size <= last; size *= factor) {
@@ -143,11 +155,8 @@ std::vector<std::int64_t> size_ladder(std::int64_t first, std::int64_t last, std
 }
 
 std::uint64_t next_random(std::uint64_t& state) {
-  state += 0x9E3779B97F4A7C15ull;
-  std::uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
+  state += kernels::kGoldenStep;
+  return kernels::mixed(state);
 }
 
 }  // namespace moeplan::device

@@ -3,11 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "kernels/pass.h"
+
 // What is measured, in an order that does not go along with any size: a run that is cut short still covers all sizes,
 // and a part that warms up does not make the large ones slow. Plain C++17.
 namespace moeplan::device {
 
-enum class Pass { forward, dgrad, wgrad };  // TN, NN, NT
+using kernels::Pass;  // TN, NN, NT
 enum class Type { bf16, fp8 };
 const char* pass_name(Pass pass);    // "fwd", "dgrad", "wgrad"
 const char* layout_name(Pass pass);  // "TN", "NN", "NT"
@@ -53,6 +55,17 @@ std::vector<std::int64_t> zipf_rows(std::int64_t total, std::int64_t groups, dou
 // `multiple`, so that sums may fall short of bytes_each by less than that a destination.
 std::vector<std::int64_t> byte_matrix(std::int64_t ranks, std::int64_t bytes_each, double exponent, std::uint64_t seed,
                                       std::int64_t multiple);
+
+// Bytes of a small exchange that shows whether uneven parts arrive where they should: from 0 to 192, multiples of 16,
+// other ones from i to j than from j to i.
+std::vector<std::int64_t> uneven_matrix(std::int64_t ranks);
+// What `rank` holds after an exchange by `matrix`: for each 4-byte word received, the rank that sent it and its place
+// among the words that this one sent. Parts lie by sender; each sender's lie by receiver.
+struct SentWord {
+  std::int64_t rank = 0;
+  std::size_t place = 0;
+};
+std::vector<SentWord> words_received(const std::vector<std::int64_t>& matrix, std::int64_t ranks, std::int64_t rank);
 
 // Sizes from `first` to `last`, each `factor` times the one before; `last` itself where it is reached.
 std::vector<std::int64_t> size_ladder(std::int64_t first, std::int64_t last, std::int64_t factor);

@@ -1,6 +1,7 @@
 #include "timing.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace moeplan::device {
 namespace {
@@ -8,6 +9,11 @@ namespace {
 constexpr std::int64_t kBatch = 10;  // samples between two waits
 constexpr std::int64_t kColdRuns = 11;
 constexpr double kWarmUpSeconds = 10e-3;  // clocks and caches settle
+constexpr double kWarmUpLimit = 1;        // of wall time, for what hardly runs on the device
+// NVML's calls take up to some milliseconds: so much work is in the queue while they are made, at least, and each time
+// that it was not enough, twice as much.
+constexpr double kReadingSeconds = 5e-3;
+constexpr int kReadings = 4;
 
 // A captured graph of some repetitions; empty where the work could not be captured.
 class Graph {
@@ -67,40 +73,61 @@ JsonObject timing_fields(const Timing& timing) {
       .add("graph", timing.graph);
   if (!timing.graph_reason.empty()) fields.add("graph_reason", timing.graph_reason);
   if (timing.cold_us > 0) fields.add("cold_us", timing.cold_us);
-  if (timing.reading.available) {
-    std::string names;
-    for (const std::string& name : slowdown_names(timing.reading.slowdown)) names += (names.empty() ? "" : "; ") + name;
-    fields.add("sm_mhz", timing.reading.sm_mhz)
-        .add("memory_mhz", timing.reading.memory_mhz)
-        .add("power_w", timing.reading.power_w)
-        .add("temperature_c", timing.reading.temperature_c)
-        .add("slowdown", names);
-  }
+  fields.add(reading_fields(timing.reading));
   return fields.add("samples_us", timing.samples_us);
+}
+
+JsonObject reading_fields(const Reading& reading) {
+  JsonObject fields;
+  if (!reading.available) return fields;
+  std::string names;
+  for (const std::string& name : slowdown_names(reading.slowdown)) names += (names.empty() ? "" : "; ") + name;
+  return fields.add("sm_mhz", reading.sm_mhz)
+      .add("memory_mhz", reading.memory_mhz)
+      .add("power_w", reading.power_w)
+      .add("temperature_c", reading.temperature_c)
+      .add("slowdown", names);
 }
 
 Timer::Timer(int device) : device_((MOEPLAN_CUDA(cudaSetDevice(device)), device)) {
   MOEPLAN_CUDA(cudaGetDeviceProperties(&properties_, device));
   monitor_ = std::make_unique<Monitor>(bus_id(device));
-  flush_ = Buffer(2 * static_cast<std::size_t>(std::max(properties_.l2CacheSize, 1 << 20)));
+  try {
+    flush_ = Buffer(2 * static_cast<std::size_t>(std::max(properties_.l2CacheSize, 1 << 20)));
+  } catch (const DeviceError&) {
+    // Nearly full: what can be measured is, without cold runs.
+  }
 }
 
-void Timer::flush_cache(cudaStream_t stream) {
-  MOEPLAN_CUDA(cudaMemsetAsync(flush_.data(), 0x5A, flush_.bytes(), stream));
+void Timer::flush_cache() { MOEPLAN_CUDA(cudaMemsetAsync(flush_.data(), 0x5A, flush_.bytes(), stream())); }
+
+Reading Timer::read_before(const Event& last) const {
+  Reading reading = monitor_->read();
+  const cudaError_t state = cudaEventQuery(last.get());
+  if (state == cudaErrorNotReady) {
+    cudaGetLastError();  // it counts as an error until it is asked for
+    return reading;
+  }
+  MOEPLAN_CUDA(state);
+  return {};
 }
 
 // Runs the work until it has run for kWarmUpSeconds, and says what a repetition took at the end.
 double Timer::warm_up_seconds(const Work& work, const TimingOptions& options) {
   const Event first, last;
+  const auto begin = std::chrono::steady_clock::now();
   double total = 0;
-  for (std::int64_t round = 0;;) {
+  std::int64_t round = 0;
+  for (std::int64_t turns = 1;; turns *= 2) {
     first.record(stream());
-    for (std::int64_t i = 0; i < options.rotation; ++i) work(stream(), round++);
+    for (std::int64_t i = 0; i < turns * options.rotation; ++i) work(stream(), round++);
     last.record(stream());
     last.wait();
     const double seconds = seconds_between(first, last);
     total += seconds;
-    if (total >= kWarmUpSeconds || round >= 1000) return seconds / static_cast<double>(options.rotation);
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    if (total >= kWarmUpSeconds || waited.count() >= kWarmUpLimit)
+      return seconds / static_cast<double>(turns * options.rotation);
   }
 }
 
@@ -122,16 +149,25 @@ Timing Timer::time(const Work& work, const TimingOptions& options) {
     for (std::int64_t i = 0; i < timing.repetitions; ++i) work(stream(), round++);
   };
   // A batch is enqueued as a whole, with one sample ahead that is not counted: no gap of the host lies in a sample.
+  // More are ahead of the batches during which clocks are read.
+  const double sample_seconds = std::max(each * static_cast<double>(timing.repetitions), 1e-6);
+  auto ahead = static_cast<std::int64_t>(kReadingSeconds / sample_seconds) + 1;
+  int readings = monitor_->available() ? 0 : kReadings;
   StoppingRule rule(options.stopping);
   const Event marks[kBatch + 1];
   while (!rule.done()) {
-    sample();
+    const bool reads = readings < kReadings && !timing.reading.available;
+    for (std::int64_t i = 0; i < (reads ? ahead : 1); ++i) sample();
     for (std::int64_t i = 0; i < kBatch; ++i) {
       marks[i].record(stream());
       sample();
     }
     marks[kBatch].record(stream());
-    if (rule.samples().empty()) timing.reading = monitor_->read();
+    if (reads) {
+      timing.reading = read_before(marks[kBatch]);
+      ahead *= 2;
+      ++readings;
+    }
     marks[kBatch].wait();
     for (std::int64_t i = 0; i < kBatch && !rule.done(); ++i) {
       const double seconds = seconds_between(marks[i], marks[i + 1]);
@@ -144,10 +180,10 @@ Timing Timer::time(const Work& work, const TimingOptions& options) {
   timing.p10_us = quantile_of(timing.samples_us, 0.1);
   timing.p90_us = quantile_of(timing.samples_us, 0.9);
   timing.uncertainty = median_uncertainty(timing.samples_us);
-  if (!options.cold) return timing;
+  if (!options.cold || flush_.bytes() == 0) return timing;
   std::vector<double> cold;
   for (std::int64_t i = 0; i < kColdRuns; ++i) {
-    flush_cache(stream());
+    flush_cache();
     marks[0].record(stream());
     work(stream(), i);
     marks[1].record(stream());

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/bf16.h"
+#include "kernels/random.h"
 
 // Operations on one element, or on eight, at a time. Counts are of elements; a thread takes eight, the last one what is
 // left.
@@ -163,11 +164,8 @@ struct Adam {
 
 // Numbers between -scale and scale, from a hash of their position: random data, equal on host and device.
 MOEPLAN_HD inline float random_value(std::uint64_t seed, std::uint64_t position) {
-  std::uint64_t x = seed + (position + 1) * 0x9E3779B97F4A7C15ULL;  // splitmix64 (Steele, Lea, Flood 2014)
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  x ^= x >> 31;
-  return static_cast<float>(static_cast<std::int32_t>(x >> 40) - (1 << 23)) * (1.0F / (1 << 23));
+  const std::uint64_t bits = random_bits(seed, position);
+  return static_cast<float>(static_cast<std::int32_t>(bits >> 40) - (1 << 23)) * (1.0F / (1 << 23));
 }
 
 template <class Element>

@@ -36,13 +36,14 @@ struct Permute {
 };
 
 // Sums the rows of each token in fp32, in the order of its pairs, each times its weight.
+template <class Index>
 struct Unpermute {
   static constexpr int kThreads = 256;
   using Shared = NoShared;
-  const Pack* rows_in;              // [rows, hidden]
-  const float* weights;             // [tokens, top_k]; null: 1
-  const std::int64_t* row_of_pair;  // [tokens, top_k]
-  Pack* tokens_out;                 // [tokens, hidden]
+  const Pack* rows_in;       // [rows, hidden]
+  const float* weights;      // [tokens, top_k]; null: 1
+  const Index* row_of_pair;  // [tokens, top_k]
+  Pack* tokens_out;          // [tokens, hidden]
   std::int64_t tokens, hidden;
   int top_k;
 
@@ -50,13 +51,13 @@ struct Unpermute {
 
   MOEPLAN_HD void operator()(const Block& block, Shared&) const {
     const std::int64_t packs = hidden / Pack::kValues;
-    const std::int64_t* rows = row_of_pair + block.bx * top_k;
+    const Index* rows = row_of_pair + block.bx * top_k;
     block.each([&](int t) {
       for (std::int64_t p = t; p < packs; p += kThreads) {
         float sums[Pack::kValues] = {};
         for (int k = 0; k < top_k; ++k) {
           if (rows[k] < 0) continue;
-          const Pack pack = rows_in[rows[k] * packs + p];
+          const Pack pack = rows_in[std::int64_t{rows[k]} * packs + p];
           const float weight = weights == nullptr ? 1.0F : weights[block.bx * top_k + k];
           for (int i = 0; i < Pack::kValues; ++i) sums[i] += weight * pack.get(i);
         }

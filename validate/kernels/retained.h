@@ -50,8 +50,8 @@ struct GatherRetained {
         const Pack x = inputs[block.bx * packs + p], dy = gradients[block.bx * packs + p];
         for (int k = 0; k < top_k; ++k) {
           if (rows[k] < 0) continue;
-          records[rows[k] * 2 * packs + p] = x;
-          records[(rows[k] * 2 + 1) * packs + p] = dy;
+          records[std::int64_t{rows[k]} * 2 * packs + p] = x;
+          records[(std::int64_t{rows[k]} * 2 + 1) * packs + p] = dy;
         }
       }
       for (int k = t; k < top_k; k += kThreads)
@@ -79,35 +79,6 @@ struct Compact {
       for (std::int64_t p = t; p < packs; p += kThreads) {
         inputs[to + p] = records[from + p];
         gradients[to + p] = records[from + packs + p];
-      }
-    });
-  }
-};
-
-// Sums the rows of a token's retained pairs: the gradient of its input.
-struct SumRetained {
-  static constexpr int kThreads = 256;
-  using Shared = NoShared;
-  const Pack* rows_in;                   // [retained rows, hidden]
-  const std::int32_t* retained_of_pair;  // [tokens, top_k]
-  Pack* tokens_out;                      // [tokens, hidden]
-  std::int64_t tokens, hidden;
-  int top_k;
-
-  MOEPLAN_HD Grid grid() const { return {tokens, 1}; }
-
-  MOEPLAN_HD void operator()(const Block& block, Shared&) const {
-    const std::int64_t packs = hidden / Pack::kValues;
-    const std::int32_t* rows = retained_of_pair + block.bx * top_k;
-    block.each([&](int t) {
-      for (std::int64_t p = t; p < packs; p += kThreads) {
-        float sums[Pack::kValues] = {};
-        for (int k = 0; k < top_k; ++k) {
-          if (rows[k] < 0) continue;
-          const Pack pack = rows_in[rows[k] * packs + p];
-          for (int i = 0; i < Pack::kValues; ++i) sums[i] += pack.get(i);
-        }
-        tokens_out[block.bx * packs + p] = pack_of(sums);
       }
     });
   }

@@ -4,17 +4,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/random.h"
+
 namespace moeplan::layer {
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-std::uint64_t mixed(std::uint64_t x) {  // splitmix64 (Steele, Lea, Flood 2014)
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
 
 }  // namespace
 
@@ -35,6 +30,9 @@ std::vector<std::string> faults_of(const LayerCase& layer_case) {
   expect(s.ffn >= 8 && s.ffn % 8 == 0, "ffn: expected a multiple of 8" + got(s.ffn));
   expect(s.experts >= 1 && s.experts <= 65535, "experts: expected 1 to 65535" + got(s.experts));
   expect(s.top_k >= 1 && s.top_k <= s.experts, "top-k: expected 1 to the number of experts" + got(s.top_k));
+  constexpr std::int64_t kMostPairs = (std::int64_t{1} << 31) - 1;  // their rows are counted in 32 bits
+  expect(s.tokens < 1 || s.top_k < 1 || s.pairs() <= kMostPairs,
+         "top-k: expected at most " + std::to_string(kMostPairs) + " pairs, tokens times top-k" + got(s.pairs()));
   expect(layer_case.chunks >= 1 && (s.tokens < 1 || s.tokens % layer_case.chunks == 0),
          "chunks: expected a divisor of " + std::to_string(s.tokens) + " tokens" + got(layer_case.chunks));
   const bool selects = layer_case.backward == Backward::redispatch;
@@ -67,49 +65,7 @@ std::vector<std::int64_t> retained_rows(const LayerCase& layer_case) {
 }
 
 std::vector<std::int64_t> scaled_rows(const std::vector<double>& weights, const LayerShape& shape) {
-  const double most = static_cast<double>(shape.tokens);
-  std::vector<double> shares(weights.size(), 0);
-  std::vector<bool> full(weights.size(), false);
-  // Each round fills the experts that would get more than a row a token; the others share the rest anew.
-  for (bool again = true; again;) {
-    again = false;
-    double left = static_cast<double>(shape.pairs()), weight = 0;
-    std::size_t open = 0;
-    for (std::size_t e = 0; e < weights.size(); ++e) {
-      left -= full[e] ? most : 0;
-      weight += full[e] ? 0 : weights[e];
-      open += full[e] ? 0 : 1;
-    }
-    for (std::size_t e = 0; e < weights.size(); ++e) {
-      if (full[e]) continue;
-      // Where only experts of weight 0 are left they share alike.
-      shares[e] = weight > 0 ? left * weights[e] / weight : left / static_cast<double>(open);
-      if (shares[e] > most) {
-        shares[e] = most;
-        full[e] = again = true;
-      }
-    }
-  }
-  std::vector<std::int64_t> rows;
-  std::vector<std::size_t> order(weights.size());
-  for (const double share : shares) rows.push_back(static_cast<std::int64_t>(std::floor(share + 1e-9)));
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return shares[a] - static_cast<double>(rows[a]) > shares[b] - static_cast<double>(rows[b]);
-  });
-  std::int64_t left = shape.pairs() - std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-  for (std::size_t i = 0; left > 0; i = (i + 1) % order.size()) {
-    if (rows[order[i]] >= shape.tokens) continue;
-    ++rows[order[i]];
-    --left;
-  }
-  return rows;
-}
-
-std::vector<double> zipf_weights(int experts, double exponent) {
-  std::vector<double> weights;
-  for (int rank = 1; rank <= experts; ++rank) weights.push_back(std::pow(rank, -exponent));
-  return weights;
+  return spread_rows(weights, shape.pairs(), shape.tokens);
 }
 
 std::vector<std::int32_t> choices_of(const LayerShape& shape, const std::vector<std::int64_t>& rows,
@@ -117,7 +73,8 @@ std::vector<std::int32_t> choices_of(const LayerShape& shape, const std::vector<
   std::vector<std::int64_t> order(at(shape.tokens));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   for (std::int64_t i = shape.tokens - 1; i > 0; --i) {
-    const auto other = mixed(seed + static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(i + 1);
+    const auto other =
+        kernels::random_bits(seed + static_cast<std::uint64_t>(i), 0) % static_cast<std::uint64_t>(i + 1);
     std::swap(order[at(i)], order[static_cast<std::size_t>(other)]);
   }
   // The pairs expert by expert are dealt to the tokens in turn: no expert has more pairs than there are tokens, so no

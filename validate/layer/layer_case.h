@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "layer/spread.h"
+
 // What one run of a layer is: plain C++17, for the device program and for tests on the host.
 namespace moeplan::layer {
 
@@ -35,8 +37,6 @@ std::vector<std::int64_t> retained_rows(const LayerCase& layer_case);
 // `weights` (>= 0, one positive) scaled to counts whose sum is tokens * top_k, none above tokens: what an expert cannot
 // take goes to the others in proportion. Largest remainders round.
 std::vector<std::int64_t> scaled_rows(const std::vector<double>& weights, const LayerShape& shape);
-// Weights by rank: 1 / rank^exponent; 0 is uniform.
-std::vector<double> zipf_weights(int experts, double exponent);
 
 // [tokens, top_k]: experts of each token's pairs, all different, such that expert e has rows[e] pairs. The tokens are
 // shuffled by `seed`, so that chunks of them look alike.

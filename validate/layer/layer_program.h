@@ -178,7 +178,8 @@ class LayerProgram {
     if (!keep) x_.give(c.activation);
     if (!again) x_.phase("combine");
     c.output = take<Pack>(chunks_.size() > 1 ? "chunk output" : "MoE output", token_bytes(chunk_tokens()));
-    x_.run(kernels::Unpermute{c.expert_output, nullptr, c.row_of_pair, c.output, chunk_tokens(), s_.hidden, s_.top_k});
+    x_.run(kernels::Unpermute<std::int64_t>{c.expert_output, nullptr, c.row_of_pair, c.output, chunk_tokens(),
+                                            s_.hidden, s_.top_k});
     x_.give(c.expert_output);
     if (!keep) x_.give(c.row_of_pair);
   }
@@ -270,11 +271,11 @@ class LayerProgram {
     c.input_gradient =
         take<Pack>(chunks_.size() > 1 ? "chunk input gradient" : "MoE input gradient", token_bytes(chunk_tokens()));
     if (case_.backward == Backward::redispatch)
-      x_.run(
-          kernels::SumRetained{c.rows_gradient, c.retained_of_pair, c.input_gradient, s_.tokens, s_.hidden, s_.top_k});
+      x_.run(kernels::Unpermute<std::int32_t>{c.rows_gradient, nullptr, c.retained_of_pair, c.input_gradient, s_.tokens,
+                                              s_.hidden, s_.top_k});
     else
-      x_.run(kernels::Unpermute{c.rows_gradient, nullptr, c.row_of_pair, c.input_gradient, chunk_tokens(), s_.hidden,
-                                s_.top_k});
+      x_.run(kernels::Unpermute<std::int64_t>{c.rows_gradient, nullptr, c.row_of_pair, c.input_gradient, chunk_tokens(),
+                                              s_.hidden, s_.top_k});
     x_.give(c.rows_gradient);
     if (case_.backward == Backward::redispatch)
       x_.give(c.retained_of_pair);
