@@ -69,7 +69,8 @@ double achieved_peak(const topology::HardwareProfile& profile, Precision precisi
     burst = peak->value;
   }
   const auto& sustained = sustained_rate(gemm, precision);
-  return sustained ? std::min(sustained->value, burst) : burst;
+  const double rate = sustained ? std::min(sustained->value, burst) : burst;
+  return gemm.in_steps ? rate * gemm.in_steps->value : rate;
 }
 
 double fill_elements(const topology::HardwareProfile& profile, Precision precision) {

@@ -49,6 +49,8 @@ config::RealRange range_of(Quantity quantity) {
       return {1.0, 1e3, false};
     case Quantity::health:
       return {0.5, 1.0, false};
+    case Quantity::share:
+      return {0.0, 1.0, true};
     case Quantity::spread:
       return {0.0, 2.0, true};
     case Quantity::flag:
@@ -79,6 +81,7 @@ double read_number(config::Reader& entry, Quantity quantity) {
     case Quantity::efficiency:
     case Quantity::ratio:
     case Quantity::health:
+    case Quantity::share:
     case Quantity::spread:
       return entry.real("value", range);
   }
@@ -137,6 +140,7 @@ std::int64_t HardwareProfile::Network::domain_gpus() const {
 
 void HardwareProfile::Gemm::drop_sustained() {
   for (OptionalValue* rate : {&sustained, &sustained_fp8, &sustained_mxfp8, &sustained_fp4}) rate->reset();
+  in_steps.reset();
 }
 
 const std::array<std::string, 4>& evidence_names() {

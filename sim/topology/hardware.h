@@ -46,6 +46,9 @@ struct HardwareProfile {
     OptionalValue spread;
     // Rates under the power limit, in steps that go on; `peak` and its like are those of short bursts.
     OptionalValue sustained, sustained_fp8, sustained_mxfp8, sustained_fp4;
+    // Share of those rates that products reach within training steps: ranks wait for the slowest part among many, and
+    // operands come from memory. Default 1.
+    OptionalValue in_steps;
     void drop_sustained();  // what single operations run at
   } gemm;
 

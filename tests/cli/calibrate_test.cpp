@@ -16,7 +16,7 @@ namespace {
 // Products on an H200 that reach `peak` of what the shipped profile says, or, `wild`, times without any rule.
 std::string gemm_table(double factor, bool wild = false) {
   topology::HardwareProfile profile = measurements::load_profile("h200-sxm", {}, "test");
-  profile.gemm.sustained.reset();  // single operations
+  profile.gemm.drop_sustained();  // single operations
   std::string text = "id,gpu,op,dtype,m,n,k,time_us\n";
   int id = 0;
   for (const int m : {64, 512, 2048, 4096, 8192, 16384})

@@ -23,10 +23,10 @@ inline std::vector<std::int64_t> uniform_bytes(std::size_t members, std::int64_t
   return std::vector<std::int64_t>(members * members, bytes);
 }
 
-// Of single operations: without the power limit of steps that go on.
+// Of single operations: without what power and steps leave of their rates.
 inline topology::HardwareProfile burst(const std::string& id) {
   topology::HardwareProfile profile = shipped(id);
-  profile.gemm.sustained.reset();
+  profile.gemm.drop_sustained();
   return profile;
 }
 

@@ -29,7 +29,7 @@ TEST_CASE("profiles are found by id and by the names that tables use, whatever t
 
 TEST_CASE("a product, a grouped product and attention are what their cost models say of single operations") {
   topology::HardwareProfile burst = h200();
-  burst.gemm.sustained.reset();
+  burst.gemm.drop_sustained();
   const Measurement gemm =
       row_of(R"({"gpu": "H200", "op": "wgrad", "dtype": "bf16", "m": 4096, "n": 2048, "k": 8192, "time_us": 200})");
   CHECK(predict(gemm, h200()).seconds ==

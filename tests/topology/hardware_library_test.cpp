@@ -74,6 +74,15 @@ TEST_CASE("libraries with unknown keys, no names or wrong values are faults with
                "libraries.ours.gemm.peak"));
 }
 
+TEST_CASE("the share of rates that steps reach is at most one, and not of single operations") {
+  CHECK(contains(faults_of("gemm.in_steps", "{ value: 1.1, evidence: measured, source: test }"), "gemm.in_steps"));
+  CHECK(contains(faults_of("gemm.in_steps", "{ value: 0, evidence: measured, source: test }"), "gemm.in_steps"));
+  topology::HardwareProfile profile = with("gemm.in_steps", "{ value: 1, evidence: measured, source: test }");
+  CHECK(profile.gemm.in_steps->value == 1.0);
+  profile.gemm.drop_sustained();
+  CHECK_FALSE(profile.gemm.in_steps.has_value());
+}
+
 TEST_CASE("a sustained rate above the burst rate is a fault") {
   CHECK(contains(faults_of("gemm.sustained", "{ value: 1 PFLOP/s, evidence: measured, source: test }"),
                  "at most gemm.peak"));
