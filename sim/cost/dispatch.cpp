@@ -117,7 +117,9 @@ void price_members(const DispatchKernel& kernel, std::span<const std::int64_t> r
   const Law law = law_of(kernel, profile);
   // Kernels of all ranks run at the same time: a GPU has its share of the node's NICs.
   const double nic_rate = cluster.nic_rate_per_gpu();
-  const auto nic_s = [&](double bytes) { return bytes > 0 ? cluster.nic_latency() + bytes / nic_rate : 0.0; };
+  const auto nic_s = [&](double bytes, std::size_t i) {
+    return bytes > 0 ? cluster.nic_latency() + bytes / (cluster.nic_share(ranks[i]) * nic_rate) : 0.0;
+  };
   for (std::size_t i = 0; i < count; ++i) {
     const Member& member = members[i];
     const double inside = std::max(member.inside_send, member.inside_receive);
@@ -132,7 +134,7 @@ void price_members(const DispatchKernel& kernel, std::span<const std::int64_t> r
       return profile.time_scale.dispatch * power_join(law.launch_s, seconds, law.exponent);
     };
     const double kernel_s = inside / law.rate + tokens * law.token_s;
-    const double send_s = nic_s(member.nic_send), receive_s = nic_s(member.nic_receive);
+    const double send_s = nic_s(member.nic_send, i), receive_s = nic_s(member.nic_receive, i);
     finish_s[i] = with_launch(std::max({kernel_s, send_s, receive_s}));
     longest.offer(with_launch(kernel_s), kernel.combine ? "combine kernel" : "dispatch kernel", i);
     if (send_s > 0) longest.offer(with_launch(send_s), "nic send", i);

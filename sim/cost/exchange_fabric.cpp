@@ -40,23 +40,34 @@ Fabric group_fabric(std::span<const std::int64_t> ranks, const topology::Cluster
   fabric.scale_up_half = cluster.scale_up_latency() * cluster.scale_up_rate();
   fabric.nic_half = profile.network.message_half_size.value;
   // NICs and pods are numbered as their first rank comes.
-  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> nics;
-  std::map<std::int64_t, std::int64_t> pods;
+  std::map<std::int64_t, std::int64_t> nics, pods;
+  const double port_rate = cluster.nic_rate() / std::min(1.0, cluster.gpus_per_nic());
   const bool blocks = cluster.oversubscription() > 1;
   for (const std::int64_t rank : ranks) {
     Fabric::Rank place;
     place.domain = cluster.domain_of(rank);
-    const std::pair nic(cluster.host_of(rank), cluster.gpus_per_nic() > 1 ? cluster.nic_of(rank) : rank);
-    place.nic = nics.try_emplace(nic, static_cast<std::int64_t>(nics.size())).first->second;
+    const auto [nic, is_new] = nics.try_emplace(cluster.port_of(rank), static_cast<std::int64_t>(nics.size()));
+    place.nic = nic->second;
+    if (is_new) fabric.nic_rate.push_back(port_rate);
     place.pod = pods.try_emplace(cluster.pod_of(rank), static_cast<std::int64_t>(pods.size())).first->second;
     fabric.ranks.push_back(place);
   }
-  fabric.nic_rate.assign(nics.size(), cluster.nic_rate() / std::min(1.0, cluster.gpus_per_nic()));
+  if (cluster.degraded()) {
+    std::vector<double> sharers(fabric.nic_rate.size(), 0);
+    for (const Fabric::Rank& place : fabric.ranks) ++sharers[static_cast<std::size_t>(place.nic)];
+    for (std::size_t i = 0; i < ranks.size(); ++i) {  // a NIC of two rails serves other groups, too
+      const auto nic = static_cast<std::size_t>(fabric.ranks[i].nic);
+      fabric.nic_rate[nic] =
+          port_rate * std::min(cluster.port_share(ranks[i]), sharers[nic] * cluster.nic_share(ranks[i]));
+    }
+  }
   if (!blocks) return fabric;
   // Other groups of the kind run at the same time: a group has the uplinks of as many GPUs as it has in the pod.
   fabric.pod_rate.assign(pods.size(), 0);
   for (const Fabric::Rank& rank : fabric.ranks)
     fabric.pod_rate[static_cast<std::size_t>(rank.pod)] += cluster.nic_rate_per_gpu() / cluster.oversubscription();
+  if (!cluster.degraded()) return fabric;
+  for (const auto& [pod, number] : pods) fabric.pod_rate[static_cast<std::size_t>(number)] *= cluster.pod_share(pod);
   return fabric;
 }
 

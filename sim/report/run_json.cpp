@@ -208,6 +208,16 @@ Json layout_json(const scenario::Scenario& scenario) {
           {"dispatcher", name_of(scenario::dispatcher_names(), scenario.dispatch.kind)}};
 }
 
+Json degraded_json(const std::vector<topology::DegradedLink>& links) {
+  Json json = Json::array();
+  for (const topology::DegradedLink& link : links) {
+    using What = topology::DegradedLink::What;
+    const char* kind = link.what == What::nic ? "nic" : link.what == What::rail ? "rail" : "pod";
+    json.push_back({{kind, link.which}, {"share", link.share}});
+  }
+  return json;
+}
+
 Json provenance_json(const Evaluation& evaluation) {
   const scenario::Scenario& scenario = *evaluation.scenario;
   Json evidence = Json::object();
@@ -247,6 +257,7 @@ std::string run_json(const Evaluation& evaluation) {
   json["peak_bf16_tflops"] = scenario.hardware.device.peak_bf16.value / 1e12;
   json["model_flops_per_token"] = evaluation.flops_per_token;
   json["layout"] = layout_json(scenario);
+  if (!scenario.hardware.degraded.empty()) json["degraded"] = degraded_json(scenario.hardware.degraded);
   json["fit"] = fit_json(evaluation);
   json["peak_memory"] = peak_memory(evaluation);
   json["stages"] = stages_json(evaluation);

@@ -98,6 +98,9 @@ std::string verdict_block(const Evaluation& evaluation) {
                                                    run.total_tokens, run.steps, run.days, run.gpu_hours));
   }
   text += wrapped("      layout   ", layout_line(scenario));
+  std::vector<std::string> degraded;
+  for (const topology::DegradedLink& link : scenario.hardware.degraded) degraded.push_back(degraded_text(link));
+  if (!degraded.empty()) text += wrapped("      degraded ", joined(degraded, "; "));
   return text;
 }
 
