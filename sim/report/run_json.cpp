@@ -263,6 +263,8 @@ std::string run_json(const Evaluation& evaluation) {
   json["stages"] = stages_json(evaluation);
   json["ranks"] = ranks_json(evaluation);
   json["time"] = time_json(evaluation.mean);
+  json["time"]["step_time_l1_s"] = evaluation.step_l1_s ? Json(*evaluation.step_l1_s) : Json();
+  json["time"]["nic_overlap_s"] = nic_overlap_json(evaluation.nic_overlap);
   json["time"]["exchanges"] = exchanges_json(evaluation.exchanges);
   json["routing"] = routing_json(evaluation.routing);
   json["closed_form"] = {{"rank", evaluation.closed_form_rank},

@@ -117,6 +117,28 @@ TEST_CASE("dispatch kernels: the NIC of a degraded rail binds what passes over i
   for (std::size_t i = 0; i < 16; ++i) CHECK(finish[i] == Approx(i == 3 ? 1620e-6 : 820e-6));
 }
 
+TEST_CASE("dispatch kernels under fair sharing: uplinks that block, by hand") {
+  auto profile = oversubscribed();
+  profile.dispatch.launch = profile.dispatch.combine_launch = value(10e-6);
+  profile.dispatch.rate_per_sm = profile.dispatch.combine_rate_per_sm = value(10e9);
+  profile.dispatch.cap = profile.dispatch.combine_cap = value(1e15);
+  profile.dispatch.sms = value(100);
+  cost::DispatchKernel kernel{.row_bytes = 1000, .experts = 16, .top_k = 1};
+  // 8 MB over each NIC: 820 us by the ports. A pod of 8 sends 64 MB over 20 GB/s: 3200 us, 10 us and 10 us launch.
+  const Matrix rows(256, 1000);
+  const Cluster cluster(profile, 16);
+  CHECK(cost::dispatch_time_s(kernel, rows, first_ranks(16), cluster, profile) == Approx(820e-6));
+  CHECK(cost::dispatch_fair_time_s(kernel, rows, first_ranks(16), cluster, profile) == Approx(3220e-6).epsilon(1e-3));
+  kernel.combine = true;
+  CHECK(cost::dispatch_fair_time_s(kernel, rows, first_ranks(16), cluster, profile) == Approx(3220e-6).epsilon(1e-3));
+  // Inside one node, and over NICs that do not block, the ports decide.
+  CHECK(cost::dispatch_fair_time_s(kernel, Matrix(64, 1000), first_ranks(8), cluster, profile) ==
+        cost::dispatch_time_s(kernel, Matrix(64, 1000), first_ranks(8), cluster, profile));
+  profile.network.oversubscription.reset();
+  CHECK(cost::dispatch_fair_time_s(kernel, rows, first_ranks(16), Cluster(profile, 16), profile) ==
+        Approx(820e-6).epsilon(1e-9));
+}
+
 TEST_CASE("one fabric: L0 of an exchange on a degraded cluster, by ports and by links, and by degrading the fabric") {
   std::mt19937 random(7);
   const std::vector<std::vector<DegradedLink>> cases = {{},
