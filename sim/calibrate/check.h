@@ -11,7 +11,7 @@ namespace moeplan::calibrate {
 struct Finding {
   std::string what;       // "dense GEMM bf16", "SM clock", "sendrecv 2-5"
   double measured = 0;    // over what the profile says, or over its peers: times (above 1: slower), values, clocks
-  double allowed = 0;     // largest |log| of the ratio that is no deviation
+  double allowed = 0;     // times: from 1 / (1 + allowed) to 1 + allowed; values and clocks: 1 +- allowed
   std::int64_t rows = 0;  // that it rests on
   bool deviates = false;
   std::string sentence;  // what it means, where it deviates
@@ -22,6 +22,7 @@ struct MachineCheck {
   std::vector<Finding> findings;
   std::vector<std::string> notes;
   bool deviates() const;
+  bool compared() const;  // a time or a value stands among the findings, not clocks alone
 };
 
 // What a ratio may be off before it counts: the spread of the profile's cost model and a half more, at least this much.

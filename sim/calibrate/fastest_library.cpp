@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -21,23 +22,37 @@ std::string shape_key(const Measurement& row) {
   return key;
 }
 
-// The library that is the fastest on most shapes; of equals the one that comes first by name.
-std::string fastest(const Rows& rows) {
-  std::map<std::string, const Measurement*> best;
-  for (const Measurement* row : rows) {
-    const Measurement*& held = best[shape_key(*row)];
-    if (held == nullptr || row->seconds < held->seconds) held = row;
-  }
-  std::map<std::string, std::int64_t> wins;
-  for (const auto& [key, row] : best) ++wins[row->library];
+struct Fastest {
   std::string name;
-  std::int64_t most = 0;
-  for (const auto& [library, count] : wins) {
-    if (count <= most) continue;
-    most = count;
-    name = library;
+  std::int64_t shapes = 0;  // that every library measured; with none, the library with the most shapes is named
+};
+
+// The library that is the fastest on most of the shapes that all were measured on: what a library alone measured says
+// nothing of the others. Of equals the one that comes first by name.
+Fastest fastest(const Rows& rows) {
+  std::map<std::string, std::map<std::string, double>> best;  // by shape, by library
+  std::map<std::string, std::int64_t> wins;                   // every library stands here
+  for (const Measurement* row : rows) {
+    const auto [held, added] = best[shape_key(*row)].try_emplace(row->library, row->seconds);
+    if (!added) held->second = std::min(held->second, row->seconds);
+    wins[row->library] = 0;
   }
-  return name;
+  Fastest result;
+  for (const auto& [shape, times] : best) {
+    if (times.size() < wins.size()) continue;
+    ++result.shapes;
+    const auto winner =
+        std::min_element(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    ++wins[winner->first];
+  }
+  if (result.shapes == 0) {
+    for (const auto& [shape, times] : best)
+      for (const auto& [library, seconds] : times) ++wins[library];
+  }
+  result.name = std::max_element(wins.begin(), wins.end(), [](const auto& a, const auto& b) {
+                  return a.second < b.second;
+                })->first;
+  return result;
 }
 
 }  // namespace
@@ -53,17 +68,20 @@ Rows of_fastest_libraries(const Rows& rows, std::vector<std::string>& notes) {
       names.insert(row->library);
     }
     if (names.size() < 2) continue;
-    const std::string name = fastest(own);
+    const Fastest found = fastest(own);
+    const std::string& name = found.name;
     std::int64_t others = 0;
     for (const Measurement* row : own) {
       if (row->library == name) continue;
       left_out.insert(row);
       ++others;
     }
-    notes.push_back(
-        fmt::format("{}: of {} libraries that were measured, {} is the fastest on most shapes; the {} rows "
-                    "of the others are for --filter library=NAME",
-                    measurements::family_name(family), names.size(), name, others));
+    const std::string why =
+        found.shapes > 0
+            ? fmt::format("{} is the fastest on most of the {} shapes that all were measured on", name, found.shapes)
+            : fmt::format("no shape was measured with all, and {} measured the most", name);
+    notes.push_back(fmt::format("{}: of {} libraries, {}; the {} rows of the others are for --filter library=NAME",
+                                measurements::family_name(family), names.size(), why, others));
   }
   Rows kept;
   for (const Measurement* row : rows) {

@@ -279,6 +279,21 @@ void store_shapes(const Rows& rows, Fit& fit) {
   fit.profile.shapes = std::move(shapes);
 }
 
+// A rate that goes on is never above the burst rate: what was fitted here is the newer of the two.
+void leave_out_sustained(Fit& fit) {
+  auto& gemm = fit.profile.gemm;
+  const auto check = [&](const char* key, topology::OptionalValue& sustained, double burst) {
+    if (!sustained || sustained->value <= burst) return;
+    sustained.reset();
+    fit.notes.push_back(fmt::format("gemm.{} is left out: the rate fitted here is lower", key));
+  };
+  const auto rate = [](const topology::OptionalValue& peak) { return peak ? peak->value : 0.0; };
+  check("sustained", gemm.sustained, gemm.peak.value);
+  check("sustained_fp8", gemm.sustained_fp8, rate(gemm.peak_fp8));
+  check("sustained_mxfp8", gemm.sustained_mxfp8, rate(gemm.peak_mxfp8));
+  check("sustained_fp4", gemm.sustained_fp4, rate(gemm.peak_fp4));
+}
+
 }  // namespace
 
 Residual residual_of(std::vector<double> sizes) {
@@ -315,8 +330,8 @@ Fit fit_profile(const std::vector<const Measurement*>& rows, const HardwareProfi
   Fit fit;
   fit.profile = base;
   HardwareProfile working = base;
-  working.shapes.clear();          // the cost model itself is fitted
-  working.gemm.sustained.reset();  // single operations run at the burst rate
+  working.shapes.clear();         // the cost model itself is fitted
+  working.gemm.drop_sustained();  // single operations run at the burst rate
   const bool own = !options.library.empty();
   if (const HardwareProfile::Library* library = library_of(fit.profile, options.library); own && library != nullptr)
     working = topology::with_library(std::move(working), *library);
@@ -359,11 +374,7 @@ Fit fit_profile(const std::vector<const Measurement*>& rows, const HardwareProfi
   store_collectives(fit);
   store_values(options, fit);
   store_spreads(options.source, fit);
-  auto& gemm = fit.profile.gemm;
-  if (gemm.sustained && gemm.sustained->value > gemm.peak.value) {
-    gemm.sustained.reset();
-    fit.notes.push_back("gemm.sustained is left out: the rate fitted here is lower");
-  }
+  leave_out_sustained(fit);
   return fit;
 }
 

@@ -45,6 +45,7 @@ std::string written(double value, Quantity quantity) {
     case Quantity::efficiency:
     case Quantity::ratio:
     case Quantity::health:
+    case Quantity::share:
     case Quantity::spread:
       return number(value);
   }

@@ -250,6 +250,8 @@ void add_calibration_input(CLI::App& command, Arguments& arguments, Texts& texts
       ->allow_extra_args(false);
   command.add_option("--ranks", arguments.ranks, "Of logs that do not say")->check(CLI::Range(1, 1'000'000));
   command.add_option("--nodes", arguments.nodes, "Of logs that do not say")->check(CLI::Range(1, 1'000'000));
+  command.add_flag("--mixed-versions", arguments.mixed_versions,
+                   "Take files of several drivers, CUDA or program versions together (default: set aside)");
 }
 
 void add_calibrate(CLI::App& app, Arguments& arguments, Texts& texts) {
@@ -258,13 +260,15 @@ void add_calibrate(CLI::App& app, Arguments& arguments, Texts& texts) {
                                     "  moeplan calibrate fit device.jsonl all_reduce.log -o my-h200.yaml\n"
                                     "  moeplan calibrate check device.jsonl");
   calibrate.require_subcommand(1);
-  CLI::App& fit = add_command(calibrate, "fit", "Values of a hardware profile from timed operations",
-                              "Examples:\n"
-                              "  moeplan calibrate fit gemm.csv attention.csv -o my-h200.yaml\n"
-                              "  moeplan calibrate fit device.jsonl --base h200-sxm -o hw_profiles/ours.yaml\n"
-                              "  moeplan calibrate fit device.jsonl all_to_all.log --nodes 2 -o ours.yaml\n"
-                              "  moeplan calibrate fit moe.csv --filter library=triton --library triton -o ours.yaml\n"
-                              "Exit status: 0 done, 1 a cost model fits poorly and nothing is written, 2 bad input.");
+  CLI::App& fit =
+      add_command(calibrate, "fit", "Values of a hardware profile from timed operations",
+                  "Examples:\n"
+                  "  moeplan calibrate fit gemm.csv attention.csv -o my-h200.yaml\n"
+                  "  moeplan calibrate fit device.jsonl --base h200-sxm -o hw_profiles/ours.yaml\n"
+                  "  moeplan calibrate fit device.jsonl all_to_all.log --nodes 2 -o ours.yaml\n"
+                  "  moeplan calibrate fit moe.csv --filter library=triton --library triton -o ours.yaml\n"
+                  "Exit status: 0 done, 1 a cost model fits poorly or a check of the device program failed, and\n"
+                  "nothing is written, 2 bad input.");
   add_calibration_input(fit, arguments, texts);
   fit.add_option("--base", arguments.base, "Profile whose other values stay (default: the one that the rows name)")
       ->type_name("ID|FILE");
@@ -275,12 +279,13 @@ void add_calibrate(CLI::App& app, Arguments& arguments, Texts& texts) {
   fit.add_flag("--force", arguments.force, "Write the profile even where a cost model fits poorly");
   add_data_option(fit, arguments);
   add_output_options(fit, arguments);
-  CLI::App& check =
-      add_command(calibrate, "check", "Is this machine what its profile says?",
-                  "Examples:\n"
-                  "  moeplan calibrate check device.jsonl\n"
-                  "  moeplan calibrate check collectives.jsonl all_to_all.log --hardware h100-sxm --json check.json\n"
-                  "Exit status: 0 it is, 1 something deviates, 2 bad input.");
+  CLI::App& check = add_command(
+      calibrate, "check", "Is this machine what its profile says?",
+      "Examples:\n"
+      "  moeplan calibrate check device.jsonl\n"
+      "  moeplan calibrate check collectives.jsonl all_to_all.log --hardware h100-sxm --json check.json\n"
+      "Exit status: 0 it is, 1 something deviates or a check of the device program failed, 2 bad input, or nothing\n"
+      "but clocks to compare.");
   add_calibration_input(check, arguments, texts);
   check.add_option("--hardware", arguments.base, "Profile to compare with (default: the one that the rows name)")
       ->type_name("ID|FILE");

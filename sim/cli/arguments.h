@@ -63,6 +63,7 @@ struct Arguments {
   // calibrate: the profile to start from, or to compare with, "" for the one that the rows name; the library that
   // values go to, "" for the profile itself; write a poor fit, too
   std::string base, library;
+  bool mixed_versions = false;         // calibrate: files of several drivers count together
   bool force = false, shapes = false;  // shapes: the timed ones go into the profile, too
   std::string operators_hardware;      // and this profile predicts them all, "" for the one of each row
   std::string markdown;                // validate: file of the report, "" for none

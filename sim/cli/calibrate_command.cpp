@@ -33,7 +33,10 @@ int calibrate_fit_command(const Context& context) {
   const calibrate::Fit fit = calibrate::fit_profile(input.rows, input.base, input.options);
   context.output.text(report::calibrate_text(fit));
   if (context.output.wants_json()) context.output.json(report::calibrate_json(fit));
-  const std::string poor = poor_families(fit);
+  std::string poor = poor_families(fit);
+  if (input.failed_checks > 0)
+    poor += fmt::format("error: {} of the device program failed: its kernels compute wrong results\n",
+                        input.failed_checks == 1 ? "1 check" : fmt::format("{} checks", input.failed_checks));
   context.err << poor;
   if (!poor.empty() && !arguments.force) {
     context.err << "no profile is written; --force writes it all the same\n";
@@ -48,7 +51,11 @@ int calibrate_check_command(const Context& context) {
   const calibrate::MachineCheck check = calibrate::check_machine(input.rows, input.options, input.devices, input.base);
   context.output.text(report::check_text(check));
   if (context.output.wants_json()) context.output.json(report::check_json(check));
-  return check.deviates() ? 1 : 0;
+  if (check.deviates() || input.failed_checks > 0) return 1;
+  if (check.compared()) return 0;
+  context.err << "error: nothing but clocks could be compared: no timed operation is large enough, and no value was "
+                 "read off\n";
+  return 2;
 }
 
 }  // namespace moeplan::cli

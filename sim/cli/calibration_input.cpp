@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <ostream>
+#include <set>
 
 #include "base/file.h"
 #include "base/nearest.h"
@@ -106,6 +107,25 @@ topology::HardwareProfile base_of(const Arguments& arguments, const CalibrationI
       "--base ID names the profile to fit; rows of other devices are set aside");
 }
 
+// Files of other drivers or libraries than the first of the part: their timings do not belong into one fit.
+std::set<std::string> of_other_software(const CalibrationInput& input, const measurements::Profiles& profiles,
+                                        SetAside& aside) {
+  std::set<std::string> files;
+  const measurements::Software* first = nullptr;
+  for (const measurements::MeasurementTable& table : input.tables) {
+    if (table.device == nullptr || table.device->software.text.empty()) continue;
+    const measurements::Software& software = table.device->software;
+    const topology::HardwareProfile* named = profiles.find(software.gpu);
+    if (named != nullptr && named->id != input.base.id) continue;  // told as another device
+    if (first == nullptr) first = &software;
+    if (first->text == software.text) continue;
+    aside.add(software.where, fmt::format("mixed versions: {}, but {}:{} has {}; --mixed-versions takes both",
+                                          software.text, first->where.file, first->where.line, first->text));
+    files.insert(table.file);
+  }
+  return files;
+}
+
 }  // namespace
 
 CalibrationInput read_calibration_input(const Arguments& arguments, std::ostream& err) {
@@ -126,6 +146,7 @@ CalibrationInput read_calibration_input(const Arguments& arguments, std::ostream
     for (const base::Fault& fault : table.device->set_aside) aside.add(fault.where, fault.message);
     for (const std::string& left : table.device->left_out) err << "note: not measured: " << left << "\n";
     const measurements::DeviceLines& device = *table.device;
+    input.failed_checks += device.failed_checks;
     input.devices.insert(input.devices.end(), device.devices.begin(), device.devices.end());
     input.options.overlaps.insert(input.options.overlaps.end(), device.overlaps.begin(), device.overlaps.end());
     input.options.values.insert(input.options.values.end(), device.values.begin(), device.values.end());
@@ -145,6 +166,14 @@ CalibrationInput read_calibration_input(const Arguments& arguments, std::ostream
   std::erase_if(input.options.values, [&](const auto& value) { return is_other(value.gpu, value.where); });
   std::erase_if(input.options.overlaps, [&](const auto& overlap) { return is_other(overlap.gpu, overlap.where); });
   std::erase_if(input.devices, [&](const auto& device) { return is_other(device.gpu, device.where); });
+  if (!arguments.mixed_versions) {
+    const std::set<std::string> files = of_other_software(input, profiles, aside);
+    const auto is_mixed = [&](const base::Where& where) { return files.contains(where.file); };
+    std::erase_if(input.rows, [&](const Measurement* row) { return is_mixed(row->where); });
+    std::erase_if(input.options.values, [&](const auto& value) { return is_mixed(value.where); });
+    std::erase_if(input.options.overlaps, [&](const auto& overlap) { return is_mixed(overlap.where); });
+    std::erase_if(input.devices, [&](const auto& device) { return is_mixed(device.where); });
+  }
   std::vector<std::string> notes;
   input.rows = calibrate::of_fastest_libraries(input.rows, notes);
   for (const std::string& note : notes) err << "note: " << note << "\n";

@@ -16,7 +16,8 @@ struct CalibrationInput {
   std::deque<measurements::Measurement> of_logs;  // rows of logs of collectives; of no GPU where the log names none
   std::vector<const measurements::Measurement*> rows;
   std::vector<measurements::DeviceLine> devices;
-  calibrate::FitOptions options;  // source, values and collectives are filled
+  std::int64_t failed_checks = 0;  // of the device program's own results
+  calibrate::FitOptions options;   // source, values and collectives are filled
   topology::HardwareProfile base;
 };
 

@@ -25,7 +25,10 @@ int validate_layer_command(const Context& context) {
   for (const base::Fault& fault : validation.faults) context.err << "error: " << base::format_fault(fault) << "\n";
   for (const measurements::LayerRun& run : file.runs)
     for (const base::Fault& fault : run.faults) context.err << "error: " << base::format_fault(fault) << "\n";
-  return validation.errors > 0 || !validation.faults.empty() ? 1 : 0;
+  if (validation.errors > 0 || !validation.faults.empty()) return 1;
+  if (validation.ok > 0) return 0;
+  context.err << "error: no run was predicted: nothing is compared\n";
+  return 2;
 }
 
 }  // namespace moeplan::cli

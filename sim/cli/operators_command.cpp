@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 #include <ostream>
 
@@ -26,7 +27,13 @@ int validate_operators_command(const Context& context) {
       search::validate_operators(table, measurements::Profiles(arguments.options.data_dirs), fixed ? &*fixed : nullptr);
   context.output.text(report::operators_text(validation));
   if (context.output.wants_json()) context.output.json(report::operators_json(validation));
-  if (validation.errors == 0) return 0;
+  if (validation.errors == 0) {
+    const bool any = std::any_of(validation.rows.begin(), validation.rows.end(),
+                                 [](const search::OperatorRow& row) { return row.predicted.has_value(); });
+    if (any) return 0;
+    context.err << "error: no row was predicted: nothing is compared\n";
+    return 2;
+  }
   context.err << fmt::format("error: {} of {} rows cannot be read\n", validation.errors, validation.rows.size());
   return 1;
 }

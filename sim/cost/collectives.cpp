@@ -142,6 +142,11 @@ double switch_s(double bytes, const Group& group, const topology::Cluster& clust
   return 2 * levels * cluster.nic_latency() + power_join(joined_s, transfer_s, network.collective_exponent.value);
 }
 
+bool adds_in_switch(const Group& group, const topology::HardwareProfile::Network& network) {
+  return network.switch_reduction_from &&
+         static_cast<double>(group.domains.fewest) >= network.switch_reduction_from->value;
+}
+
 double general_s(topology::CollectiveKind kind, double bytes, std::span<const std::int64_t> sorted,
                  const topology::Cluster& cluster, const topology::HardwareProfile& profile) {
   const topology::HardwareProfile::Network& network = profile.network;
@@ -149,9 +154,7 @@ double general_s(topology::CollectiveKind kind, double bytes, std::span<const st
   if (kind != topology::CollectiveKind::all_reduce) return ring_s(1, bytes, group, cluster, network);
   double best = ring_s(2, bytes, group, cluster, network);
   if (group.domains.islands > 1) best = std::min(best, tree_s(bytes, group, cluster, network));
-  if (network.switch_reduction_from &&
-      static_cast<double>(group.domains.fewest) >= network.switch_reduction_from->value)
-    best = std::min(best, switch_s(bytes, group, cluster, network));
+  if (adds_in_switch(group, network)) best = std::min(best, switch_s(bytes, group, cluster, network));
   return best;
 }
 
@@ -234,6 +237,30 @@ CollectiveTime priced_collective(topology::CollectiveKind kind, double bytes, st
   for (std::size_t i = 0; i < sorted.size(); ++i)
     longest = std::max(longest, send_time_s(bytes, sorted[i], sorted[(i + 1) % sorted.size()], cluster, profile));
   return {longest};
+}
+
+std::optional<double> algorithm_time_s(topology::CollectiveKind kind, Algorithm algorithm, double bytes,
+                                       std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
+                                       const topology::HardwareProfile& profile) {
+  MOEPLAN_CHECK(kind != topology::CollectiveKind::all_to_all && kind != topology::CollectiveKind::send_recv,
+                "exchanges have no algorithms");
+  if (ranks.size() < 2 || bytes == 0) return 0.0;
+  std::vector<std::int64_t> copy;
+  const Group group = group_of(sorted_ranks(ranks, copy), cluster);
+  const topology::HardwareProfile::Network& network = profile.network;
+  const double scale = profile.time_scale.network;
+  if (kind != topology::CollectiveKind::all_reduce) return scale * ring_s(1, bytes, group, cluster, network);
+  switch (algorithm) {
+    case Algorithm::ring:
+      return scale * ring_s(2, bytes, group, cluster, network);
+    case Algorithm::tree:
+      if (group.domains.islands < 2) return std::nullopt;
+      return scale * tree_s(bytes, group, cluster, network);
+    case Algorithm::nvls:
+      if (!adds_in_switch(group, network)) return std::nullopt;
+      return scale * switch_s(bytes, group, cluster, network);
+  }
+  MOEPLAN_CHECK(false, "unknown algorithm");
 }
 
 double collective_time_s(Collective kind, double bytes, std::span<const std::int64_t> ranks,

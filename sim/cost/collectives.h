@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,14 @@ struct UsedEntry {
 };
 UsedEntry used_entry(topology::CollectiveKind kind, std::span<const std::int64_t> ranks,
                      const topology::Cluster& cluster, const topology::HardwareProfile& profile);
+
+// The general form by one algorithm of the collective library, where somebody says which one ran. Only all-reduce has
+// more than the ring; `nvls`: the scale-up switch adds up, and a tree between domains (NVLSTree); absent where the
+// profile says nothing of such switches or the group's domains have too few members.
+enum class Algorithm { ring, tree, nvls };
+std::optional<double> algorithm_time_s(topology::CollectiveKind kind, Algorithm algorithm, double bytes,
+                                       std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
+                                       const topology::HardwareProfile& profile);
 
 // Point to point between two ranks.
 double send_time_s(double bytes, std::int64_t from, std::int64_t to, const topology::Cluster& cluster,

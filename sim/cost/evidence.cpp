@@ -30,12 +30,13 @@ constexpr std::array<Family, 7> kFamilies = {{
       "network.oversubscription", "network.gpus_per_leaf", "network.rails", "network.health"}},
 }};
 
-// The peak of a precision that is not in use says nothing about the result.
-bool other_peak(std::string_view key, Precision precision) {
-  if (!key.starts_with("gemm.peak")) return false;
-  constexpr std::array<std::string_view, 4> kPeaks = {"gemm.peak", "gemm.peak_fp8", "gemm.peak_mxfp8", "gemm.peak_fp4"};
-  if (key == "gemm.peak") return false;  // the others scale the pipeline fill by it
-  return key != kPeaks[static_cast<std::size_t>(precision)];
+// The rates of a precision that is not in use say nothing about the result.
+bool other_rate(std::string_view key, Precision precision) {
+  if (key == "gemm.peak" || key == "gemm.sustained") return false;  // the others scale the pipeline fill by them
+  if (!key.starts_with("gemm.peak") && !key.starts_with("gemm.sustained")) return false;
+  constexpr std::array<std::string_view, 4> kEnds = {"", "_fp8", "_mxfp8", "_fp4"};
+  const std::string_view end = key.substr(key.find('_', std::string_view("gemm.").size()));
+  return end != kEnds[static_cast<std::size_t>(precision)];
 }
 
 bool reads(const Family& family, std::string_view key) {
@@ -53,7 +54,7 @@ std::vector<FamilyEvidence> family_evidence(const topology::HardwareProfile& pro
   for (const Family& family : kFamilies) {
     FamilyEvidence weakest{family.name, topology::Evidence::measured, ""};
     for (const auto& [key, value] : values) {
-      if (!reads(family, key) || other_peak(key, precision)) continue;
+      if (!reads(family, key) || other_rate(key, precision)) continue;
       if (!weakest.weakest_key.empty() && value.evidence <= weakest.evidence) continue;
       weakest.evidence = value.evidence;
       weakest.weakest_key = key;

@@ -25,7 +25,7 @@ const char* precision_name(Precision precision);
 bool supports(const topology::HardwareProfile& profile, Precision precision);
 double operand_bytes(Precision precision);  // an element, scales included: 2, 1, 1.03125, 0.5625
 // Dense FLOP/s of the datasheet (the denominator of MFU), and those that large products approach: of bf16
-// gemm.sustained where the profile has it, else gemm.peak.
+// gemm.sustained where the profile has it, else gemm.peak; times gemm.in_steps.
 double datasheet_peak(const topology::HardwareProfile& profile, Precision precision);
 double achieved_peak(const topology::HardwareProfile& profile, Precision precision);
 // Pipeline fill along the contraction, in elements: gemm.k_pad is of bf16; other precisions fill as long, in which

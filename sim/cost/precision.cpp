@@ -14,6 +14,20 @@ const topology::OptionalValue& stated_peak(const topology::HardwareProfile& prof
   return precision == Precision::mxfp8 ? profile.gemm.peak_mxfp8 : profile.gemm.peak_fp4;
 }
 
+const topology::OptionalValue& sustained_rate(const topology::HardwareProfile::Gemm& gemm, Precision precision) {
+  switch (precision) {
+    case Precision::bf16:
+      return gemm.sustained;
+    case Precision::fp8:
+      return gemm.sustained_fp8;
+    case Precision::mxfp8:
+      return gemm.sustained_mxfp8;
+    case Precision::nvfp4:
+      return gemm.sustained_fp4;
+  }
+  MOEPLAN_CHECK(false, "unknown precision");
+}
+
 }  // namespace
 
 const char* precision_name(Precision precision) {
@@ -48,10 +62,15 @@ double datasheet_peak(const topology::HardwareProfile& profile, Precision precis
 
 double achieved_peak(const topology::HardwareProfile& profile, Precision precision) {
   const topology::HardwareProfile::Gemm& gemm = profile.gemm;
-  if (precision == Precision::bf16) return gemm.sustained ? std::min(gemm.sustained->value, gemm.peak.value) : gemm.peak.value;
-  const auto& peak = stated_peak(profile, precision);
-  MOEPLAN_CHECK(peak.has_value(), "the scenario refuses a precision that the part has not");
-  return peak->value;
+  double burst = gemm.peak.value;
+  if (precision != Precision::bf16) {
+    const auto& peak = stated_peak(profile, precision);
+    MOEPLAN_CHECK(peak.has_value(), "the scenario refuses a precision that the part has not");
+    burst = peak->value;
+  }
+  const auto& sustained = sustained_rate(gemm, precision);
+  const double rate = sustained ? std::min(sustained->value, burst) : burst;
+  return gemm.in_steps ? rate * gemm.in_steps->value : rate;
 }
 
 double fill_elements(const topology::HardwareProfile& profile, Precision precision) {

@@ -326,7 +326,7 @@ class Lockstep {
       if (first) partition.parts.push_back({&group, rank(row, i), {}, {}});
       Partition::Part& part = partition.parts[place->second];
       part.members.push_back(i);
-      const auto at = std::find(group.ranks.begin(), group.ranks.end(), rank(row, i));
+      const auto at = std::lower_bound(group.ranks.begin(), group.ranks.end(), rank(row, i));  // ascending
       part.places.push_back(static_cast<std::size_t>(at - group.ranks.begin()));
     }
     for (const Partition::Part& part : partition.parts)
@@ -382,14 +382,14 @@ class Lockstep {
       const auto durations_ps = costs_.group_ps(*piece.op, visit, part.rank, *part.group);
       std::int64_t start_ps = 0;
       for (const Meeting::Member& member : meeting.arrived) start_ps = std::max(start_ps, member.ready_ps);
-      std::vector<std::size_t> met;
+      const Meeting::Member* before = nullptr;
       for (const Meeting::Member& member : meeting.arrived) {
         Row& other = rows_[member.row];
         other.start_ps[member.position] = start_ps;
         other.end_ps[member.position] = start_ps + durations_ps[member.place];
-        if (std::find(met.begin(), met.end(), member.row) != met.end()) continue;
-        met.push_back(member.row);
-        if (--other.open_meetings == 0 && member.row != r) ready_.push_back(member.row);
+        const bool same_row = before != nullptr && before->row == member.row;  // a row arrives with all of its members
+        before = &member;
+        if (!same_row && --other.open_meetings == 0 && member.row != r) ready_.push_back(member.row);
       }
       meetings_.erase(key);
     }

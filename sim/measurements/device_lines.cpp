@@ -7,6 +7,7 @@
 #include "base/csv.h"
 #include "base/nearest.h"
 #include "measurements/fields.h"
+#include "topology/hardware.h"
 
 namespace moeplan::measurements {
 namespace {
@@ -54,9 +55,11 @@ bool DeviceReader::is_row(Measurement& row) {
 // Timings of two drivers or libraries do not belong into one fit.
 bool DeviceReader::same_versions(Measurement& row) {
   Fields fields(row);
-  const std::string versions = fmt::format("{}, {}, driver {}, CUDA {}", fields.text("gpu"), fields.text("program"),
-                                           fields.text("driver"), fields.text("cuda"));
+  const std::string software =
+      fmt::format("{}, driver {}, CUDA {}", fields.text("program"), fields.text("driver"), fields.text("cuda"));
+  const std::string versions = fields.text("gpu") + ", " + software;
   if (versions_.empty()) {
+    lines_.software = {row.where, fields.text("gpu"), software};
     versions_ = versions;
     first_ = row.where;
   }
@@ -84,7 +87,11 @@ void DeviceReader::take(Measurement& row, const std::string& record) {
           "key", fmt::format("expected one of {}, got '{}'", base::join_names(read_off_keys()), base::shown_cell(key)));
     if (fields.text("value").empty()) fields.fault("value", "expected a number > 0, got none");
     const auto value = fields.positive("value");
-    if (!same_versions(row) || !known || !value) return;
+    if (known && value) {
+      if (const std::string why = topology::value_fault(key, *value); !why.empty())
+        fields.fault("value", fmt::format("{}: {}", key, why));
+    }
+    if (!same_versions(row) || !row.faults.empty()) return;
     lines_.values.push_back({row.where, gpu, key, fields.text("how"), *value});
   } else if (record == "overlap") {
     Overlap overlap{row.where, gpu, fields.text("copy"), fields.integer("comm_sms", 0).value_or(0), 0, 0};
@@ -94,12 +101,14 @@ void DeviceReader::take(Measurement& row, const std::string& record) {
     overlap.beside_s = *beside * 1e-6;
     lines_.overlaps.push_back(std::move(overlap));
   } else if (record == "check") {
-    if (fields.text("good") != "1")
+    if (fields.text("good") != "1") {
+      ++lines_.failed_checks;
       row.faults.push_back(
           {row.where,
            fmt::format("a check of the device program failed: {}", base::shown_cell(fields.text("what"))),
            {},
            {}});
+    }
   } else if (record == "left_out") {
     if (lines_.left_out.size() < kMostLeftOut)
       lines_.left_out.push_back(fields.text("what") + ": " + fields.text("why"));

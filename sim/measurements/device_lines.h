@@ -31,12 +31,20 @@ struct Overlap {
   double alone_s = 0, beside_s = 0;  // one product
 };
 
+// What the first line that tells it says of the program, the driver and CUDA. Empty text: no line does.
+struct Software {
+  base::Where where;
+  std::string gpu, text;
+};
+
 struct DeviceLines {
+  Software software;
   std::vector<DeviceLine> devices;
   std::vector<ReadOffValue> values;
   std::vector<Overlap> overlaps;
   std::vector<base::Fault> set_aside;  // lines that cannot be used, and checks of the program that failed
-  std::vector<std::string> left_out;   // what the program did not measure: "attention: why"
+  std::int64_t failed_checks = 0;
+  std::vector<std::string> left_out;  // what the program did not measure: "attention: why"
 };
 
 // The keys of profiles that a value line may hold.

@@ -241,18 +241,18 @@ RowKind parse_row(std::string_view text, const std::vector<std::string>& columns
   if (*size == 0) return RowKind::nothing_measured;  // all-to-all of less than one element a rank
   const std::vector<std::size_t> places = group_places(words, columns, static_cast<double>(*size));
   if (places.empty()) return RowKind::cut;
-  for (const std::size_t place : places) {  // out of place first
-    const Group group = group_at(words, place);
-    if (!group.time || *group.time <= 0 || !group.algbw || !group.busbw) continue;
-    timing.time_us = *group.time;
-    timing.algbw = *group.algbw;
-    timing.busbw = *group.busbw;
-    timing.half_digit = half_digit_of(group.algbw_text);
-    timing.bandwidths = true;
-    timing.wrong = is_count_of_wrong(group.wrong) ? integer_of(group.wrong).value_or(0) : 0;
-    return agrees(static_cast<double>(*size), group) ? RowKind::row : RowKind::cut;
-  }
-  return RowKind::cut;
+  // Out of place stands first. The time in place is another measurement: it stands in where the test printed none
+  // ("N/A"), never for a damaged one.
+  const bool none = words[places.front()] == "N/A" && places.size() > 1;
+  const Group group = group_at(words, places[none ? 1 : 0]);
+  if (!group.time || *group.time <= 0 || !group.algbw || !group.busbw) return RowKind::cut;
+  timing.time_us = *group.time;
+  timing.algbw = *group.algbw;
+  timing.busbw = *group.busbw;
+  timing.half_digit = half_digit_of(group.algbw_text);
+  timing.bandwidths = true;
+  timing.wrong = is_count_of_wrong(group.wrong) ? integer_of(group.wrong).value_or(0) : 0;
+  return agrees(static_cast<double>(*size), group) ? RowKind::row : RowKind::cut;
 }
 
 }  // namespace moeplan::measurements

@@ -46,6 +46,8 @@ struct Measurement {
   Shape shape;
   std::vector<std::int64_t> group_rows;   // grouped_gemm and moe_layer: rows of each group on this GPU
   std::optional<double> nic_bandwidth;    // bytes/s a GPU, where the row states it
+  std::string fabric;                     // between hosts, by the name that profiles use; empty: not stated
+  std::string algorithm;                  // of the collective library, as written
   double seconds = 0;                     // > 0 where status is ok
   bool from_rate = false;                 // seconds come from a rate and the FLOPs of the shape
   std::vector<std::int64_t> byte_matrix;  // alltoallv: bytes from rank i to rank j at [i * ranks + j]

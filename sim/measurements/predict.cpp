@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -102,28 +103,48 @@ Group group_of(const Measurement& row, const HardwareProfile& profile) {
   }
   if (!group.reason.empty()) return group;
   for (std::int64_t rank = 0; rank < s.ranks; ++rank) group.ranks.push_back(rank);
+  if (nodes > 1 && !row.fabric.empty()) group.profile.fabric = row.fabric;
   if (row.nic_bandwidth)
     group.profile.network.nic_bandwidth.value = *row.nic_bandwidth * real(node) / profile.network.nics_per_node.value;
   return group;
 }
 
-double alltoall_s(const Measurement& row, const Group& group, const topology::Cluster& cluster) {
-  if (!row.byte_matrix.empty())
-    return cost::all_to_all_time(row.byte_matrix, group.ranks, cluster, group.profile).total_s;
-  const double bytes = row.shape.bytes;
-  const auto count = static_cast<double>(group.ranks.size());
-  const std::vector<std::int64_t> matrix(group.ranks.size() * group.ranks.size(), std::llround(bytes / count));
-  return cost::all_to_all_time(matrix, group.ranks, cluster, group.profile).total_s;
+// What the collective library ran, where the row says so: one name of an algorithm, not a rule that chooses.
+std::optional<cost::Algorithm> algorithm_of(const Measurement& row) {
+  std::string name = row.algorithm;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name == "ring") return cost::Algorithm::ring;
+  if (name == "tree") return cost::Algorithm::tree;
+  if (name == "nvls" || name == "nvlstree") return cost::Algorithm::nvls;
+  return std::nullopt;
 }
 
-// Every rank sends to the next at the same time; the slowest pair counts.
-double sendrecv_s(double bytes, const Group& group, const topology::Cluster& cluster) {
-  double longest = 0;
-  for (std::size_t i = 0; i < group.ranks.size(); ++i) {
-    const std::int64_t to = group.ranks[(i + 1) % group.ranks.size()];
-    longest = std::max(longest, cost::send_time_s(bytes, group.ranks[i], to, cluster, group.profile));
+bool adds_in_network(const Measurement& row) {
+  std::string name = row.algorithm;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name.find("sharp") != std::string::npos || name.starts_with("collnet");
+}
+
+topology::CollectiveKind collective_kind(const Measurement& row) {
+  using topology::CollectiveKind;
+  if (row.kind.starts_with("all_reduce")) return CollectiveKind::all_reduce;
+  if (row.kind.starts_with("all_gather")) return CollectiveKind::all_gather;
+  if (row.kind.starts_with("reduce_scatter")) return CollectiveKind::reduce_scatter;
+  return row.kind.starts_with("all") ? CollectiveKind::all_to_all : CollectiveKind::send_recv;
+}
+
+// An entry speaks of the library's own choice among algorithms; a named one across nodes is priced as such.
+double collective_s(const Measurement& row, const Group& group, const topology::Cluster& cluster) {
+  if (!row.byte_matrix.empty())
+    return cost::all_to_all_time(row.byte_matrix, group.ranks, cluster, group.profile).total_s;
+  const topology::CollectiveKind kind = collective_kind(row);
+  if (kind == topology::CollectiveKind::all_reduce && row.shape.nodes > 1) {
+    if (const auto algorithm = algorithm_of(row)) {
+      const auto named = cost::algorithm_time_s(kind, *algorithm, row.shape.bytes, group.ranks, cluster, group.profile);
+      if (named) return *named;
+    }
   }
-  return longest;
+  return cost::priced_collective(kind, row.shape.bytes, group.ranks, cluster, group.profile).seconds;
 }
 
 double dispatch_s(const Measurement& row, const Group& group, const topology::Cluster& cluster) {
@@ -162,24 +183,12 @@ Prediction communication(const Measurement& row, const HardwareProfile& profile)
     result.reason = "more ranks or chosen experts than experts";
     return result;
   }
-  const topology::Cluster cluster(group.profile, static_cast<std::int64_t>(group.ranks.size()));
-  const double bytes = row.shape.bytes;
-  const auto ring = [&](cost::Collective kind) {
-    return cost::collective_time_s(kind, bytes, group.ranks, cluster, group.profile);
-  };
-  if (dispatch) {
-    result.seconds = dispatch_s(row, group, cluster);
-  } else if (row.kind.starts_with("all_reduce")) {
-    result.seconds = ring(cost::Collective::all_reduce);
-  } else if (row.kind.starts_with("all_gather")) {
-    result.seconds = ring(cost::Collective::all_gather);
-  } else if (row.kind.starts_with("reduce_scatter")) {
-    result.seconds = ring(cost::Collective::reduce_scatter);
-  } else if (row.kind.starts_with("all")) {
-    result.seconds = alltoall_s(row, group, cluster);
-  } else {
-    result.seconds = sendrecv_s(bytes, group, cluster);
+  if (row.kind.starts_with("all_reduce") && adds_in_network(row)) {
+    result.reason = "sums in the network's switches (SHARP) are never assumed";
+    return result;
   }
+  const topology::Cluster cluster(group.profile, static_cast<std::int64_t>(group.ranks.size()));
+  result.seconds = dispatch ? dispatch_s(row, group, cluster) : collective_s(row, group, cluster);
   return result;
 }
 
@@ -210,7 +219,7 @@ bool has_products(const Measurement& row) {
 
 HardwareProfile profile_for(const Measurement& row, const HardwareProfile& profile) {
   HardwareProfile burst = profile;
-  burst.gemm.sustained.reset();
+  burst.gemm.drop_sustained();
   const HardwareProfile::Library* library = topology::find_library(profile, row.library);
   return library == nullptr ? burst : topology::with_library(std::move(burst), *library);
 }

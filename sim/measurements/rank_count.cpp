@@ -134,6 +134,11 @@ Resolved resolve_job(const Job& job, const std::vector<TimedLine>& lines, std::i
               resolved);
     return resolved;
   }
+  if (stated_ranks > 0 && stated_ranks != resolved.ranks) {
+    all_aside(lines, fmt::format("the log ran on {} ranks, not on {} as --ranks says", resolved.ranks, stated_ranks),
+              resolved);
+    return resolved;
+  }
   if (list.nodes > 0) {
     resolved.nodes = list.nodes;
   } else if (list.per_host > 1) {
@@ -143,6 +148,9 @@ Resolved resolve_job(const Job& job, const std::vector<TimedLine>& lines, std::i
   } else {
     resolved.nodes = stated_nodes;
   }
+  if (stated_nodes > 0 && resolved.nodes > 0 && stated_nodes != resolved.nodes)
+    all_aside(lines, fmt::format("the log ran on {} nodes, not on {} as --nodes says", resolved.nodes, stated_nodes),
+              resolved);
   return resolved;
 }
 

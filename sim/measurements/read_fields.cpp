@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 
 #include "base/csv.h"
@@ -106,7 +107,12 @@ void read_grouped(Fields& fields, Measurement& row) {
   if (!set_pass(stage.empty() ? head_of(row.kind) : stage, "", row)) return unknown_kind(fields, row);
   set_precision(fields, row);
   const bool packed = !fields.text("ng").empty();
-  if (packed) set_gradient(fields, row);
+  const bool stated = !fields.first_text({"main_grad_dtype", "out_dtype"}).empty();
+  if (packed || stated) set_gradient(fields, row);
+  // The gradients' bytes are most of the time: added to bf16 they take little more than half as long as to fp32. Lines
+  // of moeplan-device are of fp32.
+  if (row.pass == cost::GemmPass::wgrad && !packed && !stated && fields.text("schema").empty())
+    fields.skip("main_grad_dtype is not stated: the type that the weight gradient is added to");
   row.shape.n = fields.needed(packed ? "N" : "n");
   row.shape.k = fields.needed(packed ? "K" : "k");
   if (!fields.text("group_rows").empty()) return read_groups(fields, row, 0, 0);
@@ -207,8 +213,25 @@ void read_pair(Fields& fields, Measurement& row) {
                                      base::shown_cell(row.pair)));
 }
 
+// The fabric that a text on the network between hosts speaks of: "EFAv2 32x100G per node".
+std::string fabric_named(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  constexpr std::array<std::pair<const char*, const char*>, 6> kFabrics = {{{"efa", "efa"},
+                                                                            {"tcpxo", "tcpxo"},
+                                                                            {"pollara", "pollara"},
+                                                                            {"infiniband", "infiniband"},
+                                                                            {"ib ", "infiniband"},
+                                                                            {"roce", "roce"}}};
+  for (const auto& [part, name] : kFabrics)
+    if (text.find(part) != std::string::npos) return name;
+  return {};
+}
+
 void read_collective(Fields& fields, Measurement& row) {
   row.family = Family::collective;
+  row.fabric = fields.text("fabric");
+  if (row.fabric.empty()) row.fabric = fabric_named(fields.text("inter"));
+  row.algorithm = fields.text("algo");
   const std::string name = head_of(row.kind);
   row.shape.nodes = fields.integer("n_nodes").value_or(1);
   row.shape.ranks = fields.needed(fields.text("ranks").empty() ? "n_gpus" : "ranks");
@@ -229,12 +252,19 @@ void read_collective(Fields& fields, Measurement& row) {
   row.shape.bytes = static_cast<double>(fields.integer(size, 0, kMostBytes).value_or(0));
 }
 
+constexpr double kLongestSeconds = 86400;  // no single operation takes a day
+
 void read_time(Fields& fields, Measurement& row) {
   constexpr std::array<std::pair<const char*, double>, 5> kTimes = {
       {{"time_us", 1e-6}, {"oop_us", 1e-6}, {"time_ms_derived", 1e-3}, {"time_ms", 1e-3}, {"time_s", 1.0}}};
   for (const auto& [column, unit] : kTimes) {
     if (fields.text(column).empty()) continue;
-    if (const auto value = fields.positive(column)) row.seconds = *value * unit;
+    const auto value = fields.positive(column);
+    if (!value) return;
+    row.seconds = *value * unit;
+    if (row.seconds > kLongestSeconds)
+      fields.fault(column, fmt::format("expected at most a day, {:g} in this column, got '{}'", kLongestSeconds / unit,
+                                       base::shown_cell(fields.text(column))));
     return;
   }
   // A rate and the FLOPs of the shape give the time. SimuMax counts attention without halving it.
@@ -247,6 +277,7 @@ void read_time(Fields& fields, Measurement& row) {
   if (rate > 0 && flop > 0) {
     row.seconds = flop / rate;
     row.from_rate = true;
+    if (row.seconds > kLongestSeconds) fields.skip("the rate makes it last for more than a day");
   } else {
     fields.skip("no time is stated");
   }
@@ -255,6 +286,7 @@ void read_time(Fields& fields, Measurement& row) {
 void read_kind(Fields& fields, Measurement& row) {
   fields.unpack("shape");
   row.gpu = fields.first_text({"gpu", "gpu_as_commented"});
+  if (fields.text("gpu").empty()) row.gpu = row.gpu.substr(0, row.gpu.find(" ("));  // a comment's own remark
   row.kind = fields.first_text({"collective", "kind", "op", "title"});
   if (row.kind.ends_with("_nccl_test")) row.kind.resize(row.kind.size() - 10);
   row.dtype = fields.text("dtype");
@@ -326,6 +358,9 @@ const std::vector<std::string>& known_columns() {
                                                  "n_gpus",
                                                  "n_nodes",
                                                  "nic_GBps_per_gpu",
+                                                 "fabric",
+                                                 "inter",
+                                                 "algo",
                                                  "tokens_per_rank",
                                                  "hidden",
                                                  "comm_sms",

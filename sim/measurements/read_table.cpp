@@ -168,7 +168,8 @@ MeasurementTable parse_measurements(std::string_view text, const std::string& fi
   MeasurementTable table;
   table.file = file;
   const std::size_t first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-  if (first != std::string_view::npos && text[first] == '{') {
+  if (first == std::string_view::npos) throw base::Error({file, 0, 0, {}}, "the file is empty");
+  if (text[first] == '{') {
     parse_json_lines(text, table);
   } else {
     parse_csv(text, table);
@@ -176,7 +177,8 @@ MeasurementTable parse_measurements(std::string_view text, const std::string& fi
   const bool has_values = table.device != nullptr && !table.device->values.empty();
   if (table.rows.empty() && !has_values) {
     if (table.device != nullptr && !table.device->set_aside.empty()) throw base::Error(table.device->set_aside);
-    throw base::Error({file, 1, 0, {}}, "no rows after the header");
+    throw base::Error({file, 1, 0, {}},
+                      text[first] == '{' ? "no line is a measurement or a value" : "no rows after the header");
   }
   note_unknown(table);
   return table;

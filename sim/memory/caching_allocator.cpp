@@ -34,11 +34,10 @@ std::optional<CachingAllocator::Handle> CachingAllocator::allocate_without_freei
   if (bytes <= 0) return kNothing;
   const std::int64_t size = rounded(bytes);
   const std::int32_t arena = arena_of(size, stream);
-  std::optional<Id> found = find_cached(arena, size);
-  if (!found) {
-    collect_garbage();
-    found = new_segment(arena, size);
-  }
+  if (const auto cached = find_cached(arena, size))
+    return hand_out(this->arena(arena).free.id_at(*cached), size, cached);
+  collect_garbage();
+  const std::optional<Id> found = new_segment(arena, size);
   if (!found) return std::nullopt;
   return hand_out(*found, size);
 }
@@ -115,41 +114,45 @@ CachingAllocator::Id CachingAllocator::new_block(std::int32_t arena, std::int64_
   return id;
 }
 
+void CachingAllocator::give_up(Id id) {
+  at(id).size = 0;
+  spare_.push_back(id);
+}
+
 void CachingAllocator::insert_free(Id id) {
   Block& block = at(id);
   Arena& home = arena(block.arena);
   block.since = searches_[home.small ? 0 : 1];
-  home.free.insert(BySize{block.size, block.address, id});
+  home.free.insert({block.size, block.address, id});
 }
 
 void CachingAllocator::erase_free(Id id) {
   const Block& block = at(id);
-  arena(block.arena).free.erase(BySize{block.size, block.address, id});
+  FreeBlocks& free = arena(block.arena).free;
+  free.erase(free.lower_bound(block.size, block.address));
 }
 
 // Best fit: the smallest free block that holds the size, the lowest address of equal ones.
-std::optional<CachingAllocator::Id> CachingAllocator::find_cached(std::int32_t index, std::int64_t size) {
+std::optional<std::size_t> CachingAllocator::find_cached(std::int32_t index, std::int64_t size) {
   Arena& home = arena(index);
   if (settings_.garbage_collection_threshold > 0 && settings_.capacity_bytes) ++searches_[home.small ? 0 : 1];
-  auto it = home.free.lower_bound(BySize{size, -1, -1});
-  if (it == home.free.end()) return std::nullopt;
+  const FreeBlocks& free = home.free;
+  std::size_t place = free.lower_bound(size);
+  if (place == free.size()) return std::nullopt;
   if (settings_.expandable_segments) {
     // A block that can grow counts as large as it can become: others are preferred to it.
-    auto can_become = [&](Id id) {
-      const Id next = at(id).next;
-      return at(id).size + (next >= 0 && !at(next).mapped ? at(next).size : 0);
+    auto can_become = [&](std::size_t at_place) {
+      const Block& block = at(free.id_at(at_place));
+      return block.size + (block.next >= 0 && !at(block.next).mapped ? at(block.next).size : 0);
     };
-    for (auto next = std::next(it); next != home.free.end() && can_become(next->id) < can_become(it->id); ++next)
-      it = next;
+    while (place + 1 < free.size() && can_become(place + 1) < can_become(place)) ++place;
   }
   if (settings_.max_split_bytes) {
-    const std::int64_t limit = *settings_.max_split_bytes;
-    if (size < limit && it->size >= limit) return std::nullopt;
-    if (size >= limit && it->size >= size + kOversizeSlack) return std::nullopt;
+    const std::int64_t limit = *settings_.max_split_bytes, found = free.size_at(place);
+    if (size < limit && found >= limit) return std::nullopt;
+    if (size >= limit && found >= size + kOversizeSlack) return std::nullopt;
   }
-  const Id id = it->id;
-  home.free.erase(it);
-  return id;
+  return place;
 }
 
 bool CachingAllocator::device_gives(std::int64_t bytes) const {
@@ -172,7 +175,7 @@ std::optional<CachingAllocator::Id> CachingAllocator::new_segment(std::int32_t i
   return id;
 }
 
-CachingAllocator::Handle CachingAllocator::hand_out(Id id, std::int64_t size) {
+CachingAllocator::Handle CachingAllocator::hand_out(Id id, std::int64_t size, std::optional<std::size_t> cached) {
   const bool was_split = is_split(id);
   const std::int64_t rest = at(id).size - size;
   const bool fine = arena(at(id).arena).small || settings_.expandable_segments;
@@ -190,11 +193,16 @@ CachingAllocator::Handle CachingAllocator::hand_out(Id id, std::int64_t size) {
     tail.previous = given;
     tail.address += size;
     tail.size -= size;
-    insert_free(id);
+    tail.since = searches_[arena(tail.arena).small ? 0 : 1];
+    if (cached)
+      arena(tail.arena).free.replace(*cached, {tail.size, tail.address, id});
+    else
+      arena(tail.arena).free.insert({tail.size, tail.address, id});
     if (counted) stats_.inactive_split += was_split ? -size : rest;
   } else if (was_split && counted) {
     stats_.inactive_split -= at(id).size;
   }
+  if (cached && !split) arena(at(id).arena).free.erase(*cached);
   Block& block = at(given);
   block.allocated = true;
   stats_.allocated += block.size;
@@ -207,12 +215,20 @@ CachingAllocator::Handle CachingAllocator::hand_out(Id id, std::int64_t size) {
 // Joins a free neighbour of the same state into a block that is in no set; returns the bytes that were joined.
 std::int64_t CachingAllocator::merge(Id into, Id neighbour) {
   if (!idle(neighbour) || at(neighbour).mapped != at(into).mapped) return 0;
-  Block& block = at(into);
   const Block& other = at(neighbour);
+  const std::int64_t joined = other.size;
   if (other.mapped)
     erase_free(neighbour);
   else
     arena(other.arena).unmapped.erase({other.address, neighbour});
+  join(into, neighbour);
+  return joined;
+}
+
+// The neighbour, which is in no set any more, becomes a part of the block.
+void CachingAllocator::join(Id into, Id neighbour) {
+  Block& block = at(into);
+  const Block& other = at(neighbour);
   if (block.previous == neighbour) {
     block.address = other.address;
     block.previous = other.previous;
@@ -222,16 +238,44 @@ std::int64_t CachingAllocator::merge(Id into, Id neighbour) {
     if (block.next >= 0) at(block.next).previous = into;
   }
   block.size += other.size;
-  spare_.push_back(neighbour);
-  return other.size;
+  give_up(neighbour);
 }
 
 void CachingAllocator::make_free(Id id) {
   const std::int64_t size = at(id).size;
-  const std::int64_t joined = merge(id, at(id).previous) + merge(id, at(id).next);
-  insert_free(id);
+  // The place of a free neighbour becomes that of all together.
+  const auto free_and_mapped = [&](Id other) { return idle(other) && at(other).mapped; };
+  const Id previous = at(id).previous, next = at(id).next;
+  std::int64_t joined = 0;
+  if (free_and_mapped(next) || free_and_mapped(previous)) {
+    if (free_and_mapped(next) && free_and_mapped(previous)) joined += merge(id, previous);
+    const Id other = free_and_mapped(next) ? next : previous;
+    const Block before = at(other);
+    joined += before.size;
+    join(id, other);
+    Block& block = at(id);
+    FreeBlocks& free = arena(block.arena).free;
+    block.since = searches_[arena(block.arena).small ? 0 : 1];
+    free.replace(free.lower_bound(before.size, before.address), {block.size, block.address, id});
+  } else {
+    insert_free(id);
+  }
   if (at(id).range < 0) stats_.inactive_split += (is_split(id) ? at(id).size : 0) - joined;
   stats_.active -= size;
+}
+
+std::vector<std::int64_t> CachingAllocator::layout() const {
+  std::vector<const Block*> blocks;
+  for (const Block& block : blocks_)
+    if (block.size > 0) blocks.push_back(&block);
+  std::sort(blocks.begin(), blocks.end(), [](const Block* a, const Block* b) { return a->address < b->address; });
+  std::vector<std::int64_t> all = {searches_[0], searches_[1], kept_stream_, limited_ ? 1 : 0, stats_.reserved};
+  for (const Block* b : blocks) {
+    const std::int64_t ends = (b->previous < 0 ? 1 : 0) + (b->next < 0 ? 2 : 0);
+    const std::int64_t state = (b->allocated ? 4 : 0) + (b->mapped ? 8 : 0) + 16 * std::int64_t{b->events};
+    all.insert(all.end(), {b->address, b->size, b->arena, b->range, b->since, ends + state});
+  }
+  return all;
 }
 
 }  // namespace moeplan::memory

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "memory/free_blocks.h"
+
 // A model of PyTorch's CUDA caching allocator: what it takes from the device (reserved) for what a program holds
 // (allocated). Rules and constants: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.x; docs/models.md, Reserved memory.
 // Addresses are handed out in order and never again, so the same calls give the same layout.
@@ -54,6 +56,9 @@ class CachingAllocator {
   void lift_capacity() { limited_ = false; }  // from here on the device is never full
 
   const AllocatorStats& stats() const { return stats_; }
+  // Everything that later answers depend on: blocks of all kinds by address, and who may take them. Of two equal
+  // layouts the same calls make the same of every figure.
+  std::vector<std::int64_t> layout() const;
   // Of a live block; its size is the rounded request, or more where the rest was not split off.
   std::int64_t size_of(Handle handle) const { return handle == kNothing ? 0 : at(handle).size; }
   std::int64_t address_of(Handle handle) const { return handle == kNothing ? 0 : at(handle).address; }
@@ -79,32 +84,30 @@ class CachingAllocator {
     std::int64_t since = 0;   // searches of the pool when it became free: its age, for garbage collection
     bool allocated = false, mapped = true;
   };
-  struct BySize {
-    std::int64_t size, address;
-    Id id;
-    auto operator<=>(const BySize&) const = default;
-  };
   struct Arena {  // one stream's part of a pool
     int stream = 0;
     bool small = false;
-    std::set<BySize> free;
+    FreeBlocks free;
     std::set<std::pair<std::int64_t, Id>> unmapped;  // by address
   };
 
   std::int32_t arena_of(std::int64_t size, int stream);
   Id new_block(std::int32_t arena, std::int64_t address, std::int64_t size, std::int32_t range);
+  void give_up(Id id);
   void insert_free(Id id);
   void erase_free(Id id);
   bool is_split(Id id) const { return at(id).previous >= 0 || at(id).next >= 0; }
   bool idle(Id id) const { return id >= 0 && !at(id).allocated && at(id).events == 0; }
-  std::optional<Id> find_cached(std::int32_t arena, std::int64_t size);
+  std::optional<std::size_t> find_cached(std::int32_t arena, std::int64_t size);
   std::optional<Id> new_segment(std::int32_t arena, std::int64_t size);
   std::optional<Id> expand(std::int32_t arena, std::int64_t size);
   Id expandable_candidate(std::int32_t arena, std::int64_t size);
   bool map(Id id, std::int64_t size);
   void unmap(Id id);
   std::int64_t merge(Id into, Id neighbour);
-  Handle hand_out(Id id, std::int64_t size);
+  void join(Id into, Id neighbour);
+  // `cached`: the block's place among the free ones of its pool; none where it is in no set.
+  Handle hand_out(Id id, std::int64_t size, std::optional<std::size_t> cached = std::nullopt);
   void make_free(Id id);
   bool free_oversize(std::int32_t arena, std::int64_t size);
   void free_whole_segments();
@@ -121,7 +124,7 @@ class CachingAllocator {
   bool limited_;
   AllocatorStats stats_;
   std::vector<Block> blocks_;
-  std::vector<Id> spare_;  // of blocks_
+  std::vector<Id> spare_;  // of blocks_; of size 0
   std::vector<Arena> arenas_;
   std::vector<std::pair<std::int64_t, Id>> pending_;  // (event, block), in the order of their release
   std::array<std::int64_t, 2> searches_{};            // of the small and the large pool

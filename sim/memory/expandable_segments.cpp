@@ -105,7 +105,7 @@ void CachingAllocator::unmap(Id id) {
   merge(id, at(id).next);
   stats_.reserved -= end - begin;
   if (!is_split(id)) {  // nothing of the range is backed: it is given up
-    spare_.push_back(id);
+    give_up(id);
     return;
   }
   arena(at(id).arena).unmapped.insert({at(id).address, id});

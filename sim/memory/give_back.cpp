@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iterator>
 
 #include "memory/caching_allocator.h"
 
@@ -13,7 +12,7 @@ void CachingAllocator::release_segment(Id id) {
   erase_free(id);
   stats_.reserved -= at(id).size;
   --stats_.segments;
-  spare_.push_back(id);
+  give_up(id);
 }
 
 // One block above max_split_bytes that is large enough, or several from the largest on. Of this stream's pool alone.
@@ -21,19 +20,18 @@ bool CachingAllocator::free_oversize(std::int32_t index, std::int64_t size) {
   if (!settings_.max_split_bytes) return false;
   const std::int64_t limit = *settings_.max_split_bytes, wanted = std::max(size, limit);
   if (arena(index).stream == kept_stream_) return false;
-  auto& free = arena(index).free;
-  const auto it = free.lower_bound(BySize{wanted, -1, -1});
-  if (it != free.end() && at(it->id).range < 0) {
-    release_segment(it->id);
+  const FreeBlocks& free = arena(index).free;
+  const std::size_t first = free.lower_bound(wanted);
+  if (first < free.size() && at(free.id_at(first)).range < 0) {
+    release_segment(free.id_at(first));
     return true;
   }
   std::vector<Id> chosen;
   std::int64_t released = 0;
-  for (auto back = std::make_reverse_iterator(it); back != free.rend() && released < wanted && back->size >= limit;
-       ++back)
-    if (at(back->id).range < 0) {
-      released += back->size;
-      chosen.push_back(back->id);
+  for (std::size_t place = first; place > 0 && released < wanted && free.size_at(place - 1) >= limit; --place)
+    if (at(free.id_at(place - 1)).range < 0) {
+      released += free.size_at(place - 1);
+      chosen.push_back(free.id_at(place - 1));
     }
   for (const Id id : chosen) release_segment(id);
   return released >= wanted;
@@ -47,12 +45,13 @@ void CachingAllocator::free_whole_segments() {
     if (--at(id).events == 0) make_free(id);
   for (Arena& home : arenas_) {
     if (home.stream == kept_stream_) continue;
-    const std::vector<BySize> list(home.free.begin(), home.free.end());
-    for (const BySize& entry : list) {
-      if (at(entry.id).range >= 0)
-        unmap(entry.id);
-      else if (!is_split(entry.id))
-        release_segment(entry.id);
+    const FreeBlocks list = home.free;
+    for (std::size_t place = 0; place < list.size(); ++place) {
+      const Id id = list.id_at(place);
+      if (at(id).range >= 0)
+        unmap(id);
+      else if (!is_split(id))
+        release_segment(id);
     }
   }
 }
@@ -70,11 +69,12 @@ void CachingAllocator::collect_garbage() {
   std::int64_t total_age = 0, reclaimed = 0;
   for (Arena& home : arenas_)
     if (!home.small && home.stream != kept_stream_)
-      for (const BySize& entry : home.free)
-        if (!is_split(entry.id) && at(entry.id).range < 0) {
-          idle_segments.push_back(entry.id);
-          total_age += age(entry.id);
-        }
+      for (std::size_t place = 0; place < home.free.size(); ++place) {
+        const Id id = home.free.id_at(place);
+        if (is_split(id) || at(id).range >= 0) continue;
+        idle_segments.push_back(id);
+        total_age += age(id);
+      }
   bool freed = true;
   while (reclaimed < target && freed && !idle_segments.empty()) {
     const double average = static_cast<double>(total_age) / static_cast<double>(idle_segments.size());

@@ -70,6 +70,9 @@ class ReservedReplay {
   // One iteration with the program and rows of `plan`, which may differ from call to call; the first also makes the
   // optimizer's moments. Returns the highest reserved bytes in it.
   std::int64_t run(const plan::Plan& plan);
+  // Once more the plan of the last run, which must not be the first; where that left the allocator as it had found it,
+  // the iteration is counted and not gone through: it would be equal. (Told events are never left out.)
+  std::int64_t repeat(const plan::Plan& plan);
   Reserved result() const;
   std::int64_t rank() const { return result_.rank; }
   std::int64_t iterations() const { return result_.iterations; }
@@ -94,7 +97,7 @@ class ReservedReplay {
   // The rank on the device as it is, and from the first time that it runs full a second one that never does.
   struct Lane {
     CachingAllocator allocator;
-    std::vector<Handles> frames;  // [microbatch * slots + slot][tensor]
+    Handles frames;  // [microbatch * slots + slot][tensor], in the order of their first visits
     Handles statics;
     std::map<std::pair<std::int32_t, plan::TensorId>, OfStep> of_step;  // by slot and tensor
     bool failed = false;
@@ -103,8 +106,9 @@ class ReservedReplay {
   struct Place;
   template <class Store>
   void allocate(std::int64_t bytes, int pool, const Place& place, const Store& store);
-  void release(const Place& place, std::size_t frame, std::size_t tensor, bool waits);
+  void release(const Place& place, std::size_t tensor, bool waits);  // place in Lane::frames
   void complete_waiting(bool all);
+  void compare_layouts();
   void tell(MemoryEvent::Action action, const Place& place, const Held& held);
   // Released at once, and told.
   void drop(Lane& lane, const Held& held, const Place& place);
@@ -114,6 +118,10 @@ class ReservedReplay {
   void observe(Phase phase);
 
   std::vector<Lane> lanes_;
+  std::vector<std::ptrdiff_t> frame_at_;  // in Lane::frames, by microbatch * slots + slot; -1: not visited yet
+  std::vector<std::int64_t> layout_;      // after the last run, while one lane is there
+  bool settled_ = false;                  // it was so before that run, too
+  std::int64_t highest_bytes_ = 0;        // in the last run
   std::vector<Waiting> waiting_;
   std::int64_t launches_ = 0, events_so_far_ = 0;  // issued by the host, of the iterations
   bool graphs_ = false;                            // captured: they allocate from their own pool

@@ -20,7 +20,7 @@ std::string shown_value(const std::string& key, double value) {
   if (key.find("peak") != std::string::npos) return fmt::format("{:.1f} TFLOP/s", value / 1e12);
   if (key == "device.memory_capacity" || key.starts_with("overheads."))
     return fmt::format("{:.2f} GiB", value / (1024.0 * 1024 * 1024));
-  if (key == "gemm.sustained") return fmt::format("{:.1f} TFLOP/s", value / 1e12);
+  if (key.starts_with("gemm.sustained")) return fmt::format("{:.1f} TFLOP/s", value / 1e12);
   if (ends("bandwidth") || ends("cap") || ends("rate_per_sm")) return fmt::format("{:.1f} GB/s", value / 1e9);
   if (ends("launch") || ends("floor") || ends("overhead") || ends("issue"))
     return fmt::format("{:.2f} us", value * 1e6);

@@ -34,6 +34,7 @@ std::string value_text(double value, Quantity quantity) {
     case Quantity::efficiency:
     case Quantity::ratio:
     case Quantity::health:
+    case Quantity::share:
     case Quantity::spread:
       break;
     case Quantity::flag:

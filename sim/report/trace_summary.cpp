@@ -100,7 +100,7 @@ TraceSummary of_counts(const routing::CountTrace& trace, const std::vector<std::
     steps.insert(trace.rows[r].step);
     Counts& sum = by_layer[trace.rows[r].layer];
     sum.resize(static_cast<std::size_t>(trace.experts), 0);
-    const std::span<const std::int64_t> row = trace.row_counts(r);
+    const std::vector<std::int64_t> row = trace.row_counts(r);
     std::int64_t total = 0;
     for (std::size_t e = 0; e < row.size(); ++e) {
       sum[e] += row[e];

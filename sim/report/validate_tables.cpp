@@ -128,7 +128,8 @@ void add_intervals(const search::Validation& validation, std::vector<ValidationP
       "Intervals",
       "Half of the groups, by a hash of their names, tell by how much runs are off: 5 % and 95 % ends "
       "of log(measured / predicted), of step time in units of what the cost models' spreads make of a row. "
-      "The others judge the 90 % intervals of this version (models.md, Uncertainty).",
+      "The others judge the 90 % intervals of this version (models.md, Uncertainty). Of step time, rows of a grade "
+      "other than A leave settings open: they tell nothing, and are judged apart.",
       {{"of", Align::left},
        {"rows that tell"},
        {"5 %"},
@@ -140,6 +141,7 @@ void add_intervals(const search::Validation& validation, std::vector<ValidationP
   std::vector<std::pair<std::string, const search::Intervals*>> all = {{"step time", &validation.step_intervals}};
   for (const auto& [name, intervals] : validation.step_intervals_by_framework)
     all.emplace_back("step time, " + name, &intervals);
+  all.emplace_back("step time, settings not all stated", &validation.step_intervals_not_all_stated);
   all.emplace_back("peak allocated", &validation.allocated_intervals);
   for (const auto& [name, intervals] : all) {
     if (intervals->fitted + intervals->kept_out == 0) continue;

@@ -45,6 +45,9 @@ class CountReader {
     find_zeros();
     trace_.name = file_;
     trace_.experts = static_cast<std::int64_t>(shape_.experts);
+    const std::size_t rows = shape_.steps * shape_.microbatches * shape_.sources * shape_.layers;
+    trace_.rows.reserve(rows);
+    trace_.counts.reserve(rows * shape_.experts);
     for (std::size_t step = 0; step < shape_.steps; ++step) {
       if (idle_[step]) continue;
       for (std::size_t inner = 0; inner < shape_.microbatches * shape_.sources; ++inner) {
@@ -89,15 +92,16 @@ class CountReader {
 
   void add_row(std::size_t step, std::size_t inner, std::size_t layer, std::int64_t id) {
     const std::size_t row = row_index(step, inner, layer);
-    const std::size_t first = trace_.counts.size();
+    row_.clear();
     std::string fault;
     for (std::size_t e = 0; e < shape_.experts; ++e) {
       const std::optional<std::int64_t> value = whole_at(counts_, row * shape_.experts + e);
       if (!value && fault.empty())
         fault = fmt::format("the count of expert {} is no whole number that is held exactly", e);
-      trace_.counts.push_back(value.value_or(0));
+      row_.push_back(value.value_or(0));
     }
-    if (fault.empty()) fault = row_fault(std::span(trace_.counts).subspan(first));
+    trace_.counts.append(row_);
+    if (fault.empty()) fault = row_fault(row_);
     if (!fault.empty()) faults_.add({file_, 0, 0, place(step, inner, layer)}, fault);
     CountTrace::Row entry;
     entry.step = static_cast<std::int64_t>(step);
@@ -122,6 +126,7 @@ class CountReader {
   CountShape shape_;
   std::vector<char> idle_, dense_;  // by step, by layer: nothing but zeros
   CountTrace trace_;
+  std::vector<std::int64_t> row_;  // at hand
   base::Faults faults_;
 };
 

@@ -50,6 +50,7 @@ class CountLoads final : public LoadSource {
     MOEPLAN_CHECK(static_cast<std::int64_t>(grid_.layers.size()) == shape.moe_layers, "trace has other layers");
     MOEPLAN_CHECK(trace_->experts == shape.experts, "trace has other experts");
     const std::int64_t total = unit_.tokens * shape.top_k;
+    rows_.reserve(sorted_.size());
     for (const std::size_t row : sorted_) rows_.add_row(scaled_counts(trace_->row_counts(row), total));
   }
 

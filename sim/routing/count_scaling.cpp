@@ -15,6 +15,7 @@ __extension__ using Wide = unsigned __int128;
 std::vector<std::int64_t> scaled_counts(std::span<const std::int64_t> counts, std::int64_t total) {
   const std::int64_t sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   MOEPLAN_CHECK(sum >= 1 && total >= 0, "there is something to scale");
+  if (sum == total) return {counts.begin(), counts.end()};  // every quotient is whole
   std::vector<std::int64_t> scaled, remainder;
   std::int64_t missing = total;
   for (const std::int64_t count : counts) {

@@ -1,6 +1,7 @@
 #include "routing/even_rows.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 #include "base/check.h"
@@ -20,25 +21,38 @@ EvenRows::EvenRows(std::int64_t tokens, std::int64_t experts, std::int64_t top_k
       experts_(experts),
       top_k_(top_k),
       stride_(spread_stride(tokens)),
-      inverse_(spread_inverse(stride_, tokens)) {}
+      inverse_(spread_inverse(stride_, tokens)),
+      wide_(tokens * top_k > std::numeric_limits<std::uint32_t>::max()) {}
+
+void EvenRows::reserve(std::size_t rows) {
+  const std::size_t entries = rows * (static_cast<std::size_t>(experts_) + 1);
+  wide_ ? wide_starts_.reserve(entries) : narrow_starts_.reserve(entries);
+}
 
 void EvenRows::add_row(std::span<const std::int64_t> counts) {
   MOEPLAN_CHECK(static_cast<std::int64_t>(counts.size()) == experts_, "one count per expert");
   std::int64_t start = 0;
-  starts_.push_back(0);
+  const auto add = [&] {
+    wide_ ? wide_starts_.push_back(start) : narrow_starts_.push_back(static_cast<std::uint32_t>(start));
+  };
+  add();
   for (const std::int64_t count : counts) {
     MOEPLAN_CHECK(0 <= count && count <= tokens_, "an expert gets at most one copy of a token");
     start += count;
-    starts_.push_back(start);
+    add();
   }
   MOEPLAN_CHECK(start == tokens_ * top_k_, "every token has top_k copies");
   ++rows_;
 }
 
-std::span<const std::int64_t> EvenRows::starts(std::size_t row) const {
+template <class Use>
+void EvenRows::with_starts(std::size_t row, const Use& use) const {
   MOEPLAN_CHECK(row < rows_, "no such row");
   const auto width = static_cast<std::size_t>(experts_) + 1;
-  return std::span<const std::int64_t>(starts_).subspan(row * width, width);
+  if (wide_)
+    use(std::span<const std::int64_t>(wide_starts_).subspan(row * width, width));
+  else
+    use(std::span<const std::uint32_t>(narrow_starts_).subspan(row * width, width));
 }
 
 // Copies of each expert that go to tokens before `boundary`. The map never drops an entry, so the span stays valid.
@@ -50,14 +64,15 @@ std::span<const std::uint32_t> EvenRows::counts_below(std::size_t row, std::int6
     const std::shared_lock lock(mutex_);
     if (const auto found = below_.find(key); found != below_.end()) return found->second;
   }
-  const std::span<const std::int64_t> first = starts(row);
   scratch.resize(static_cast<std::size_t>(experts_));
-  std::int64_t before = 0;
-  for (std::size_t e = 0; e < scratch.size(); ++e) {
-    const std::int64_t after = copies_below(first[e + 1], tokens_, stride_, boundary);
-    scratch[e] = static_cast<std::uint32_t>(after - before);
-    before = after;
-  }
+  with_starts(row, [&](auto first) {
+    std::int64_t before = 0;
+    for (std::size_t e = 0; e < scratch.size(); ++e) {
+      const std::int64_t after = copies_below(static_cast<std::int64_t>(first[e + 1]), tokens_, stride_, boundary);
+      scratch[e] = static_cast<std::uint32_t>(after - before);
+      before = after;
+    }
+  });
   const std::unique_lock lock(mutex_);
   if ((below_.size() + 1) * scratch.size() > kMostKeptValues) return scratch;
   return below_.try_emplace(key, scratch).first->second;  // another thread may have been first: equal values
@@ -69,8 +84,9 @@ void EvenRows::add_counts(std::size_t row, std::int64_t begin, std::int64_t end,
   const auto count = static_cast<std::size_t>(experts_);
   std::vector<std::uint32_t> scratch;
   if (end == tokens_) {
-    const std::span<const std::int64_t> first = starts(row);
-    for (std::size_t e = 0; e < count; ++e) out[e] += first[e + 1] - first[e];
+    with_starts(row, [&](auto first) {
+      for (std::size_t e = 0; e < count; ++e) out[e] += static_cast<std::int64_t>(first[e + 1] - first[e]);
+    });
   } else if (end > 0) {
     const std::span<const std::uint32_t> below = counts_below(row, end, scratch);
     for (std::size_t e = 0; e < count; ++e) out[e] += below[e];
@@ -83,7 +99,8 @@ void EvenRows::add_counts(std::size_t row, std::int64_t begin, std::int64_t end,
 
 void EvenRows::pairs(std::size_t row, std::int64_t begin, std::int64_t end, std::vector<Pair>& out) const {
   MOEPLAN_CHECK(0 <= begin && begin <= end && end <= tokens_, "slice must lie in the microbatch");
-  const std::span<const std::int64_t> first = starts(row);
+  std::vector<std::int64_t> first;
+  with_starts(row, [&](auto starts) { first.assign(starts.begin(), starts.end()); });
   out.clear();
   out.reserve(static_cast<std::size_t>((end - begin) * top_k_));
   const float weight = 1.0f / static_cast<float>(top_k_);

@@ -18,6 +18,7 @@ class EvenRows {
 
   // counts: one per expert, each in [0, tokens], together tokens * top_k.
   void add_row(std::span<const std::int64_t> counts);
+  void reserve(std::size_t rows);
   std::size_t size() const { return rows_; }
 
   // Tokens [begin, end) of the microbatch.
@@ -25,13 +26,18 @@ class EvenRows {
   void pairs(std::size_t row, std::int64_t begin, std::int64_t end, std::vector<Pair>& out) const;
 
  private:
-  std::span<const std::int64_t> starts(std::size_t row) const;
+  // first[e] of a row: its first copy of expert e, for e = 0 .. experts.
+  template <class Use>
+  void with_starts(std::size_t row, const Use& use) const;
   std::span<const std::uint32_t> counts_below(std::size_t row, std::int64_t boundary,
                                               std::vector<std::uint32_t>& scratch) const;
 
   std::int64_t tokens_, experts_, top_k_, stride_, inverse_;
   std::size_t rows_ = 0;
-  std::vector<std::int64_t> starts_;  // [row * (experts + 1) + e]: first copy of expert e
+  // [row * (experts + 1) + e], in one of them: four bytes are enough for the copies of nearly all microbatches.
+  bool wide_;
+  std::vector<std::uint32_t> narrow_starts_;
+  std::vector<std::int64_t> wide_starts_;
   mutable std::shared_mutex mutex_;
   mutable std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> below_;  // by row and boundary; looked up only
 };

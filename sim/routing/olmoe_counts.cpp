@@ -99,13 +99,14 @@ class OlmoeReader {
     if (!list.is_array() || static_cast<std::int64_t>(list.size()) != trace.experts) {
       fail(place, fmt::format("expected a list of {} counts, one an expert", trace.experts));
     }
-    const std::size_t first = trace.counts.size();
+    std::vector<std::int64_t> row;
     for (const Json& item : list) {
       const std::optional<std::int64_t> value = whole_number(item);
       if (!value) fail(place, "expected whole numbers from 0 to 10^15, got " + shown(item));
-      trace.counts.push_back(*value);
+      row.push_back(*value);
     }
-    const std::string fault = row_fault(std::span(trace.counts).subspan(first));
+    trace.counts.append(row);
+    const std::string fault = row_fault(row);
     if (!fault.empty()) fail(place, fault);
   }
 

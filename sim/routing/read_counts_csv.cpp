@@ -96,6 +96,7 @@ class CountsReader {
       set_key(row, keys_[i], value.value_or(0));
     }
     std::int64_t sum = 0;
+    std::vector<std::int64_t> counts;
     for (std::size_t i = keys_.size(); i < width && good; ++i) {
       const std::optional<std::int64_t> value = whole_number(cells[i], "a count");
       good = value.has_value();
@@ -104,8 +105,9 @@ class CountsReader {
         faults_.add(at(cells[i].line, cells[i].column), "the counts of the row sum to more than 10^15");
         good = false;
       }
-      trace_.counts.push_back(value.value_or(0));
+      counts.push_back(value.value_or(0));
     }
+    trace_.counts.append(counts);
     if (good && sum == 0) faults_.add(at(csv_.line(), 0), "all counts of the row are 0");
     trace_.rows.push_back(row);
   }

@@ -117,15 +117,16 @@ class JsonLines {
       return faults_.add(at(number_, "counts"),
                          fmt::format("{} counts, but the rows before have {}", experts, trace_.experts));
     }
-    const std::size_t first = trace_.counts.size();
+    std::vector<std::int64_t> row;
     for (const Json& item : list) {
       const std::optional<std::int64_t> value = whole_number(item);
       if (!value) {
         return faults_.add(at(number_, "counts"), "expected whole numbers from 0 to 10^15, got " + shown(item));
       }
-      trace_.counts.push_back(*value);
+      row.push_back(*value);
     }
-    const std::string fault = row_fault(std::span(trace_.counts).subspan(first));
+    trace_.counts.append(row);
+    const std::string fault = row_fault(row);
     if (!fault.empty()) faults_.add(at(number_, "counts"), fault);
   }
 

@@ -27,9 +27,9 @@ TracePath split_trace_path(const std::string& path) {
   return {path.substr(0, mark), path.substr(mark + 1)};
 }
 
-std::span<const std::int64_t> CountTrace::row_counts(std::size_t row) const {
+std::vector<std::int64_t> CountTrace::row_counts(std::size_t row) const {
   const auto width = static_cast<std::size_t>(experts);
-  return std::span<const std::int64_t>(counts).subspan(row * width, width);
+  return counts.part(row * width, width);
 }
 
 }  // namespace moeplan::routing

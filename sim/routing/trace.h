@@ -1,11 +1,11 @@
 #pragma once
 #include <cstdint>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/error.h"
+#include "routing/count_table.h"
 
 // What a routing trace file says, as plain data; readers fill it, loads.h turns it into the loads of a step.
 namespace moeplan::routing {
@@ -34,8 +34,8 @@ struct CountTrace {
     std::int64_t line = 0;  // in the file, for messages; 0: the format has no lines
   };
   std::vector<Row> rows;
-  std::vector<std::int64_t> counts;  // [row * experts + e]
-  std::span<const std::int64_t> row_counts(std::size_t row) const;
+  CountTable counts;  // [row * experts + e]
+  std::vector<std::int64_t> row_counts(std::size_t row) const;
 };
 
 using Trace = std::variant<TokenTrace, CountTrace>;

@@ -84,7 +84,7 @@ TraceFaults faults_of(const CountTrace& trace, std::int64_t experts, std::int64_
   }
   std::size_t wrong = 0;
   for (std::size_t row = 0; row < trace.rows.size() && top_k >= 1; ++row) {
-    const std::span<const std::int64_t> counts = trace.row_counts(row);
+    const std::vector<std::int64_t> counts = trace.row_counts(row);
     const std::int64_t sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
     const auto largest = std::max_element(counts.begin(), counts.end());
     std::string message;

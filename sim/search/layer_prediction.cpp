@@ -38,6 +38,7 @@ std::shared_ptr<const scenario::Scenario> layer_scenario(const LayerRun& run,
   scenario->hardware = profile;
   const topology::HardwareProfile::Library* library = topology::find_library(profile, run.library);
   if (library != nullptr) scenario->hardware = topology::with_library(profile, *library);
+  scenario->hardware.gemm.in_steps.reset();  // one GPU, the same layer again and again
   return scenario;
 }
 

@@ -34,6 +34,12 @@ OperatorRow judge(const Measurement& row, const measurements::Profiles& profiles
     return result;
   }
   result.profile = profile->id;
+  if (fixed == nullptr && row.family == Family::collective && row.shape.nodes > 1 && !row.nic_bandwidth &&
+      row.shape.ranks > profile->network.domain_gpus()) {  // a part's NICs are the cluster's, not the part's
+    result.status = Status::skipped;
+    result.reason = "nic_GBps_per_gpu is not stated; --hardware ID takes the profile's";
+    return result;
+  }
   measurements::Prediction prediction = measurements::predict(row, *profile);
   if (!prediction.seconds) {
     result.status = Status::skipped;

@@ -77,7 +77,7 @@ std::int64_t ReservedRanks::add(const plan::Plan& plan, const std::vector<memory
 void ReservedRanks::finish(const plan::Plan& plan, int threads) {
   base::parallel_for(followed_.size(), threads, [&](std::size_t i) {
     Followed& one = followed_[i];
-    while (one.replay.iterations() < kIterations) one.highest_bytes = one.replay.run(plan);
+    while (one.replay.iterations() < kIterations) one.highest_bytes = one.replay.repeat(plan);
     const memory::Reserved reserved = one.replay.result();
     one.best.reserved_bytes = reserved.peak_bytes;
     one.best.phase_reserved_bytes = reserved.phase_reserved_bytes;

@@ -27,6 +27,7 @@ bool varies(std::string_view section, std::string_view key, topology::Quantity q
     case Quantity::efficiency:
     case Quantity::ratio:
     case Quantity::health:
+    case Quantity::share:
       return true;
     case Quantity::bytes_or_none:
       return key == "message_half_size";

@@ -59,8 +59,13 @@ std::array<double, kFamilies.size()> shares_of(const engine::TimeParts& parts) {
 FormError form_of(std::vector<double> scores) {
   if (scores.empty()) return {};
   std::sort(scores.begin(), scores.end());
-  const std::size_t beyond = std::max<std::size_t>(1, (scores.size() + 1) / kTail);
-  return {scores[beyond - 1], scores[scores.size() - beyond]};
+  const double place = static_cast<double>(scores.size() + 1) / kTail;
+  const auto whole = static_cast<std::size_t>(place);
+  if (whole < 1) return {scores.front(), scores.back()};
+  const double part = place - static_cast<double>(whole);
+  const std::size_t next = std::min(whole, scores.size() - 1), last = scores.size() - 1;
+  return {scores[whole - 1] + part * (scores[next] - scores[whole - 1]),
+          scores[last + 1 - whole] - part * (scores[last + 1 - whole] - scores[last - next])};
 }
 
 Range range_of(double predicted, double deviation, const FormError& form, double least) {
@@ -116,7 +121,7 @@ Uncertainty uncertainty(const Evaluation& evaluation, int threads) {
   for (const FamilyError& error : result.families) variance += error.step_change * error.step_change;
   result.deviation = std::sqrt(variance);
   result.step_s =
-      range_of(evaluation.step_s, result.deviation, step_form(evaluation.scenario->training.framework), kDeviations);
+      range_of(evaluation.step_s, result.deviation, step_form(), kDeviations);
   result.peak_allocated_bytes =
       range_of(static_cast<double>(evaluation.worst.peak.allocated_bytes), 1, memory_form(), 0);
   return result;

@@ -27,12 +27,12 @@ struct Range {
 struct FormError {
   double low = 0, high = 0;
 };
-// Of n scores the ones of ranks (n + 1) / 20, at least the first, and as many from the end: nine in ten of further runs
-// like them lie between. Of no scores 0.
+// Of n scores what lies at rank (n + 1) / 20, between two of them or at the first, and as far from the end: nine in ten
+// of further runs like them lie between. Of no scores 0.
 FormError form_of(std::vector<double> scores);
-// Of the shipped version: from half of the groups of measured runs, by the framework that they are simulated as; the
-// others judge the intervals (Intervals in docs/validation.md).
-FormError step_form(scenario::Framework framework);
+// Of the shipped version: from half of the groups of measured runs whose settings are all stated; the others judge the
+// intervals (Intervals in docs/validation.md).
+FormError step_form();
 FormError memory_form();  // deviation 1: no fitted model stands behind memory
 
 // [predicted e^(deviation low), predicted e^(deviation high)]; low is at most -least and high at least `least`: what

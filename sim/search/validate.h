@@ -73,7 +73,8 @@ struct Validation {
   std::int64_t ok = 0, skipped = 0, errors = 0;
   std::int64_t judged = 0;           // rows in the summaries
   std::vector<SummaryLine> summary;  // the total first
-  Intervals step_intervals, allocated_intervals;
+  Intervals step_intervals, allocated_intervals;  // of step time: rows of grade A, or that state none
+  Intervals step_intervals_not_all_stated;        // of the others, none of which tells
   std::vector<std::pair<std::string, Intervals>> step_intervals_by_framework;  // as simulated; those that have rows
   std::vector<OptionPair> pairs;               // runs that differ in one option, also those that are not judged
   ErrorSummary rank_allocated, rank_reserved;  // over every rank of the rows in the summary that have figures a rank

@@ -1,5 +1,7 @@
 #include "topology/hardware.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -23,37 +25,65 @@ const std::array<std::string, 2>& flag_names() {
   return names;
 }
 
-constexpr config::RealRange kPositive{0.0, 1e18, true};
+// What a number of a kind may be, in base units. Counts are whole, flags are names.
+config::RealRange range_of(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::bytes:
+    case Quantity::bytes_per_second:
+      return {0.0, 1e18, true};
+    case Quantity::bytes_or_none:
+      return {};
+    case Quantity::flop_per_second:
+      return {0.0, 1e21, true};
+    case Quantity::seconds:
+      return {0.0, 1e3, false};
+    case Quantity::count:
+      return {1.0, 1e6, false};
+    case Quantity::length:
+      return {0.0, 1e9, false};
+    case Quantity::exponent:
+      return {0.0, 16.0, true};
+    case Quantity::efficiency:
+      return {0.0, 1.5, true};
+    case Quantity::ratio:
+      return {1.0, 1e3, false};
+    case Quantity::health:
+      return {0.5, 1.0, false};
+    case Quantity::share:
+      return {0.0, 1.0, true};
+    case Quantity::spread:
+      return {0.0, 2.0, true};
+    case Quantity::flag:
+      return {0.0, 1.0, false};
+  }
+  MOEPLAN_CHECK(false, "unknown quantity");
+}
 
 // The plain number of an entry, in base units; faults go to the reader's collector.
 double read_number(config::Reader& entry, Quantity quantity) {
+  const config::RealRange range = range_of(quantity);
   switch (quantity) {
     case Quantity::bytes:
-      return entry.quantity("value", base::Dimension::bytes, kPositive);
     case Quantity::bytes_or_none:
-      return entry.quantity("value", base::Dimension::bytes);
+      return entry.quantity("value", base::Dimension::bytes, range);
     case Quantity::bytes_per_second:
-      return entry.quantity("value", base::Dimension::bytes_per_second, kPositive);
+      return entry.quantity("value", base::Dimension::bytes_per_second, range);
     case Quantity::flop_per_second:
-      return entry.quantity("value", base::Dimension::flop_per_second, {0.0, 1e21, true});
+      return entry.quantity("value", base::Dimension::flop_per_second, range);
     case Quantity::seconds:
-      return entry.quantity("value", base::Dimension::seconds, {0.0, 1e3, false});
+      return entry.quantity("value", base::Dimension::seconds, range);
     case Quantity::count:
-      return static_cast<double>(entry.integer("value", {1, 1'000'000}));
-    case Quantity::length:
-      return entry.real("value", {0.0, 1e9, false});
-    case Quantity::exponent:
-      return entry.real("value", {0.0, 16.0, true});
-    case Quantity::efficiency:
-      return entry.real("value", {0.0, 1.5, true});
-    case Quantity::ratio:
-      return entry.real("value", {1.0, 1e3, false});
-    case Quantity::health:
-      return entry.real("value", {0.5, 1.0, false});
-    case Quantity::spread:
-      return entry.real("value", {0.0, 2.0, true});
+      return static_cast<double>(entry.integer("value", {std::llround(range.low), std::llround(range.high)}));
     case Quantity::flag:
       return static_cast<double>(entry.choice("value", flag_names()));
+    case Quantity::length:
+    case Quantity::exponent:
+    case Quantity::efficiency:
+    case Quantity::ratio:
+    case Quantity::health:
+    case Quantity::share:
+    case Quantity::spread:
+      return entry.real("value", range);
   }
   MOEPLAN_CHECK(false, "unknown quantity");
 }
@@ -108,6 +138,11 @@ std::int64_t HardwareProfile::Network::domain_gpus() const {
   return std::llround(scale_up_domain ? scale_up_domain->value : gpus_per_node.value);
 }
 
+void HardwareProfile::Gemm::drop_sustained() {
+  for (OptionalValue* rate : {&sustained, &sustained_fp8, &sustained_mxfp8, &sustained_fp4}) rate->reset();
+  in_steps.reset();
+}
+
 const std::array<std::string, 4>& evidence_names() {
   static const std::array<std::string, 4> names = {"measured", "published", "datasheet", "assumed"};
   return names;
@@ -133,6 +168,23 @@ bool is_hardware_key(std::string_view path) {
     found = found || path == std::string(section) + "." + key;
   });
   return found;
+}
+
+std::string value_fault(std::string_view path, double value) {
+  std::optional<Quantity> quantity;
+  HardwareProfile none;
+  visit_keys(none, [&](const char* section, const char* key, const auto&, Quantity kind) {
+    if (path == std::string(section) + "." + key) quantity = kind;
+  });
+  MOEPLAN_CHECK(quantity.has_value(), "a value has the key of a profile");
+  const config::RealRange range = range_of(*quantity);
+  const bool whole = *quantity == Quantity::count;
+  const bool is_bytes = *quantity == Quantity::bytes || *quantity == Quantity::bytes_or_none;
+  const double read = is_bytes ? std::round(value) : value;  // as a profile's reader takes it
+  const bool low = range.open_low ? read > range.low : read >= range.low;
+  if (low && read <= range.high && (!whole || read == std::floor(read))) return {};
+  return fmt::format("expected {} {} {:g}, at most {:g}, got {:g}", whole ? "a whole number" : "a number",
+                     range.open_low ? ">" : ">=", range.low, range.high, value);
 }
 
 const CollectiveEntry* HardwareProfile::collective(CollectiveKind kind, std::int64_t ranks, std::int64_t nodes) const {

@@ -45,7 +45,12 @@ struct HardwareProfile {
     Value dgrad_efficiency, wgrad_efficiency;      // rate relative to the forward layout
     OptionalValue peak_fp8, peak_mxfp8, peak_fp4;  // as `peak`, of the other precisions; absent: not supported
     OptionalValue spread;
-    OptionalValue sustained;  // bf16 rate under the power limit, in steps that go on; `peak` is that of short bursts
+    // Rates under the power limit, in steps that go on; `peak` and its like are those of short bursts.
+    OptionalValue sustained, sustained_fp8, sustained_mxfp8, sustained_fp4;
+    // Share of those rates that products reach within training steps: ranks wait for the slowest part among many, and
+    // operands come from memory. Default 1.
+    OptionalValue in_steps;
+    void drop_sustained();  // what single operations run at
   } gemm;
 
   // Grouped GEMM on a vector of rows: rows of each expert padded to whole tiles; weight bytes are a floor.
@@ -183,6 +188,9 @@ void set_value(HardwareProfile& profile, std::string_view path, Value value);
 
 // Whether a profile may hold an entry of that dotted key ("network.oversubscription").
 bool is_hardware_key(std::string_view path);
+
+// What is wrong with a number for that key, in base units, by the ranges of the profile's reader; empty: nothing.
+std::string value_fault(std::string_view path, double value);
 
 // Reads a profile; adds all faults. Ranges: capacities, bandwidths and rates > 0, efficiencies in (0, 1.5], latencies
 // >= 0; and what ties keys together: domains of whole nodes, leaves of whole nodes, an achieved peak beside its

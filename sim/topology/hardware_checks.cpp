@@ -68,9 +68,18 @@ void check_peaks(const HardwareProfile& profile, config::Reader& gemm) {
   check("peak_fp8", profile.gemm.peak_fp8, "peak_fp8", profile.device.peak_fp8);
   check("peak_mxfp8", profile.gemm.peak_mxfp8, "peak_fp8", profile.device.peak_fp8);
   check("peak_fp4", profile.gemm.peak_fp4, "peak_fp4", profile.device.peak_fp4);
-  const topology::OptionalValue& sustained = profile.gemm.sustained;
-  if (sustained && sustained->value > profile.gemm.peak.value)
-    gemm.fault("sustained", "expected at most gemm.peak, the rate of short bursts");
+  const auto check_sustained = [&](const char* key, const OptionalValue& sustained, const char* burst,
+                                   const Value* peak) {
+    if (!sustained) return;
+    if (peak == nullptr) gemm.fault(key, fmt::format("needs gemm.{}, the rate of short bursts", burst));
+    if (peak != nullptr && sustained->value > peak->value)
+      gemm.fault(key, fmt::format("expected at most gemm.{}, the rate of short bursts", burst));
+  };
+  const auto given = [](const OptionalValue& value) { return value ? &*value : nullptr; };
+  check_sustained("sustained", profile.gemm.sustained, "peak", &profile.gemm.peak);
+  check_sustained("sustained_fp8", profile.gemm.sustained_fp8, "peak_fp8", given(profile.gemm.peak_fp8));
+  check_sustained("sustained_mxfp8", profile.gemm.sustained_mxfp8, "peak_mxfp8", given(profile.gemm.peak_mxfp8));
+  check_sustained("sustained_fp4", profile.gemm.sustained_fp4, "peak_fp4", given(profile.gemm.peak_fp4));
 }
 
 }  // namespace moeplan::topology

@@ -19,6 +19,7 @@ enum class Quantity {
   efficiency,        // plain number in (0, 1.5]
   ratio,             // plain number in [1, 1000]
   health,            // plain number in [0.5, 1]
+  share,             // plain number in (0, 1]
   spread,            // plain number in (0, 2]
   flag,              // true or false, held as 1 or 0
 };
@@ -46,6 +47,10 @@ void visit_keys(Profile& profile, Visit&& visit) {
   visit("gemm", "peak_mxfp8", gemm.peak_mxfp8, Quantity::flop_per_second);
   visit("gemm", "peak_fp4", gemm.peak_fp4, Quantity::flop_per_second);
   visit("gemm", "sustained", gemm.sustained, Quantity::flop_per_second);
+  visit("gemm", "sustained_fp8", gemm.sustained_fp8, Quantity::flop_per_second);
+  visit("gemm", "sustained_mxfp8", gemm.sustained_mxfp8, Quantity::flop_per_second);
+  visit("gemm", "sustained_fp4", gemm.sustained_fp4, Quantity::flop_per_second);
+  visit("gemm", "in_steps", gemm.in_steps, Quantity::share);
   visit("gemm", "spread", gemm.spread, Quantity::spread);
   auto& grouped = profile.grouped_gemm;
   visit("grouped_gemm", "tile_rows", grouped.tile_rows, Quantity::count);

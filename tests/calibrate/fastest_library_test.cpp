@@ -34,6 +34,18 @@ TEST_CASE("of several libraries of a run the one that is fastest on most shapes 
   CHECK(kept(first + row("b", "[8,9]", 10) + row("a", "[8,9]", 11), 1) == std::vector<std::string>{"b", "b"});
 }
 
+TEST_CASE("shapes that one library alone measured are no win of it") {
+  // a wins the one shape that both have; b has two more to itself.
+  const std::string both = row("a", "[8,8]", 9) + row("b", "[8,8]", 10);
+  CHECK(kept(both + row("b", "[8,9]", 1) + row("b", "[9,9]", 1), 1) == std::vector<std::string>{"a"});
+  // A third library that misses the shapes of two others leaves one that all have: c wins it.
+  const std::string three = both + row("c", "[8,8]", 8) + row("a", "[8,9]", 1) + row("b", "[8,9]", 2);
+  CHECK(kept(three, 1) == std::vector<std::string>{"c"});
+  // No shape in common: the one with the most shapes.
+  CHECK(kept(row("a", "[8,8]", 9) + row("b", "[8,9]", 10) + row("b", "[9,9]", 10), 1) ==
+        std::vector<std::string>{"b", "b"});
+}
+
 TEST_CASE("one library, and tables that people made, stay as they are") {
   CHECK(kept(row("a", "[8,8]", 10) + row("a", "[8,9]", 9), 0).size() == 2);
   CHECK(kept(row("a", "[8,8]", 10, false) + row("b", "[8,8]", 9, false), 0).size() == 2);

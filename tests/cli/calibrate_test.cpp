@@ -16,7 +16,7 @@ namespace {
 // Products on an H200 that reach `peak` of what the shipped profile says, or, `wild`, times without any rule.
 std::string gemm_table(double factor, bool wild = false) {
   topology::HardwareProfile profile = measurements::load_profile("h200-sxm", {}, "test");
-  profile.gemm.sustained.reset();  // single operations
+  profile.gemm.drop_sustained();  // single operations
   std::string text = "id,gpu,op,dtype,m,n,k,time_us\n";
   int id = 0;
   for (const int m : {64, 512, 2048, 4096, 8192, 16384})
@@ -158,6 +158,70 @@ TEST_CASE("calibrate check says whether a machine is what its profile says") {
   CHECK(document["findings"][0]["measured_over_expected"].get<double>() == doctest::Approx(1.3).epsilon(1e-4));
   CHECK(moeplan({"calibrate", "check", good, "--base", "h200-sxm"}).status == 2);  // that is an option of fit
   CHECK(moeplan({"calibrate", "check"}).status == 2);
+}
+
+namespace {
+
+// A run of the device program on an H200: `lines` between its first and last.
+std::string device_run(const std::vector<std::pair<std::string, std::string>>& lines, const std::string& driver) {
+  const auto line = [&](const std::string& record, const std::string& fields) {
+    return fmt::format(
+               R"({{"schema":"moeplan.device/1","record":"{}","program":"moeplan-device 0.1.0","gpu":"NVIDIA H200","driver":"{}","cuda":"13.0",{}}})",
+               record, driver, fields) +
+           "\n";
+  };
+  std::string text = line("device", R"("max_sm_mhz":1980)");
+  for (const auto& [record, fields] : lines) text += line(record, fields);
+  return text + line("end", fmt::format("\"lines\":{}", lines.size() + 1));
+}
+
+const std::pair<std::string, std::string> kLaunch = {"value", R"("key":"host.launch","value":2.5e-06,"how":"a loop")"};
+
+}  // namespace
+
+TEST_CASE("calibrate: files of another driver are set aside with their line, unless the user mixes them") {
+  const Folder folder;
+  const std::string first = folder.write("first.jsonl", device_run({kLaunch}, "580"));
+  const std::string second = folder.write(
+      "second.jsonl", device_run({{"value", R"("key":"host.launch","value":4.5e-06,"how":"a loop")"}}, "570"));
+  const std::string profile = folder.at("ours.yaml");
+  const Result apart = moeplan({"calibrate", "fit", first, second, "-o", profile});
+  CHECK(apart.status == 0);
+  CHECK(holds(apart.err, "second.jsonl:1: mixed versions: moeplan-device 0.1.0, driver 570, CUDA 13.0, but "));
+  CHECK(holds(apart.err, "first.jsonl:1 has moeplan-device 0.1.0, driver 580, CUDA 13.0; --mixed-versions takes both"));
+  CHECK(holds(content_of(profile), "value: 2.5 us, evidence: measured"));
+  // The lower of two is the median of them; the order of the files does not matter then.
+  const Result mixed = moeplan({"calibrate", "fit", second, first, "-o", profile, "--mixed-versions"});
+  CHECK(mixed.status == 0);
+  CHECK(!holds(mixed.err, "mixed versions"));
+  CHECK(holds(content_of(profile), "value: 2.5 us, evidence: measured"));
+  CHECK(moeplan({"calibrate", "fit", second, first, "-o", profile}).status == 0);
+  CHECK(holds(content_of(profile), "value: 4.5 us, evidence: measured"));
+}
+
+TEST_CASE("calibrate: a failed check of the device program is status 1, and no profile is written") {
+  const Folder folder;
+  const std::string run = folder.write(
+      "run.jsonl", device_run({kLaunch, {"check", R"("what":"copy kernel","good":false,"error":1,"most":0)"}}, "580"));
+  const std::string profile = folder.at("ours.yaml");
+  const Result fit = moeplan({"calibrate", "fit", run, "-o", profile});
+  CHECK(fit.status == 1);
+  CHECK(holds(fit.err, "run.jsonl:3: a check of the device program failed: copy kernel"));
+  CHECK(holds(fit.err, "error: 1 check of the device program failed"));
+  CHECK(moeplan({"calibrate", "check", profile}).status == 2);  // not there
+  CHECK(moeplan({"calibrate", "fit", run, "-o", profile, "--force"}).status == 0);
+  CHECK(holds(content_of(profile), "value: 2.5 us"));
+  CHECK(moeplan({"calibrate", "check", run}).status == 1);
+}
+
+TEST_CASE("calibrate check: clocks alone say nothing of the machine: status 2") {
+  const Folder folder;
+  // 2 x 64^3 FLOP: too small to be compared.
+  const std::pair<std::string, std::string> small = {
+      "measurement", R"("op":"fwd","dtype":"bf16","m":64,"n":64,"k":64,"time_us":5,"sm_mhz":1980)"};
+  const Result clocks = moeplan({"calibrate", "check", folder.write("run.jsonl", device_run({small}, "580"))});
+  CHECK(clocks.status == 2);
+  CHECK(holds(clocks.err, "nothing but clocks could be compared"));
 }
 
 }  // namespace moeplan::cli

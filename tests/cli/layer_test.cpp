@@ -65,8 +65,9 @@ TEST_CASE("validate --layer: options that do not go together, and files that hol
   CHECK(moeplan({"validate", "--layer", folder.write("none.jsonl", device_line() + end_line(1))}).status == 2);
   CHECK(moeplan({"validate", "--layer", folder.at("missing.jsonl")}).status == 2);
   const Result other = moeplan({"validate", "--layer", file, "--hardware", "h100-sxm"});
-  CHECK(other.status == 0);
+  CHECK(other.status == 2);
   CHECK(holds(other.out, "of another device"));
+  CHECK(holds(other.err, "error: no run was predicted: nothing is compared"));
 }
 
 }  // namespace moeplan::cli

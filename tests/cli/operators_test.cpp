@@ -63,12 +63,35 @@ TEST_CASE("validate --operators: a broken row gives status 1, a broken table sta
   CHECK(moeplan({"validate", rows, "--hardware", "h200-sxm"}).status == 2);
 }
 
-TEST_CASE("validate --operators --hardware predicts rows of a GPU that no profile names") {
-  const std::string table = kSamples + "nccl_8gpu_h100.csv";
-  CHECK(json::parse(moeplan({"validate", "--operators", table, "--json", "-"}).out)["summary"]["ok"] == 0);
+TEST_CASE(
+    "validate --operators --hardware predicts rows of a GPU that no profile names, and without it nothing is judged") {
+  const Folder folder;
+  const std::string table = folder.write(
+      "rows.csv", "id,gpu,op,dtype,m,n,k,time_us\nA,Wafer,gemm,bf16,64,64,64,5\nB,Wafer,gemm,bf16,64,64,128,5\n");
+  const Result none = moeplan({"validate", "--operators", table});
+  CHECK(none.status == 2);
+  CHECK(holds(none.out, "no profile is called 'Wafer'"));
+  CHECK(holds(none.err, "error: no row was predicted: nothing is compared"));
   const Result result = moeplan({"validate", "--operators", table, "--hardware", "h100-sxm", "--json", "-"});
+  CHECK(result.status == 0);
   CHECK(json::parse(result.out)["summary"]["ok"] == 2);
   CHECK(json::parse(result.out)["rows"][0]["profile"] == "h100-sxm");
+}
+
+TEST_CASE(
+    "validate --operators: across nodes the rate of the NICs is the cluster's: a table states it, or --hardware does") {
+  const Folder folder;
+  const std::string head = "id,gpu,collective,n_gpus,n_nodes,nic_GBps_per_gpu,size_bytes,time_us\n";
+  const std::string table =
+      folder.write("rows.csv", head +
+                                   "A,H100,all_gather,16,2,,1048576,90\nB,H100,all_gather,16,2,50,1048576,90\n"
+                                   "C,H100,all_gather,8,1,,1048576,30\nD,GB200,all_gather,8,2,,1048576,30\n");
+  const json rows = json::parse(moeplan({"validate", "--operators", table, "--json", "-"}).out)["rows"];
+  CHECK(rows[0]["status"] == "skipped");
+  CHECK(holds(rows[0]["reason"].get<std::string>(), "nic_GBps_per_gpu is not stated"));
+  for (const int judged : {1, 2, 3}) CHECK(rows[static_cast<std::size_t>(judged)]["status"] == "ok");  // D: NVLink
+  const Result fixed = moeplan({"validate", "--operators", table, "--hardware", "h100-sxm", "--json", "-"});
+  CHECK(json::parse(fixed.out)["rows"][0]["status"] == "ok");
 }
 
 }  // namespace moeplan::cli

@@ -7,6 +7,8 @@
 #include "support.h"
 
 using namespace moeplan;
+using cost::Algorithm;
+using cost::algorithm_time_s;
 using cost::Collective;
 using cost::collective_time_s;
 using cost::send_time_s;
@@ -54,6 +56,28 @@ TEST_CASE("the node with the fewest members limits an uneven group: GPUs that sh
   CHECK(collective_time_s(Collective::all_gather, 40e6, uneven, shared, shared_profile) == Approx(6014e-6));
   CHECK(collective_time_s(Collective::all_gather, 160e6, first_ranks(16), shared, shared_profile) ==
         Approx(3750e-6 + 38e-6));
+}
+
+TEST_CASE("an algorithm that somebody names is priced alone") {
+  // 16 ranks on 2 nodes, 160 MB: 2 x 15/16 x 160 MB = 300 MB. Ring: over 80 GB/s 3750 us, 2 x (10 + 14 x 2) us. Tree:
+  // twice the volume over the NICs 7500 us, 2 x 7 x 2 us inside, 2 x 10 us across.
+  auto profile = cost::test::round_profile();
+  const topology::Cluster cluster(profile, 16);
+  const auto time = [&](topology::CollectiveKind kind, Algorithm algorithm, std::int64_t ranks) {
+    return algorithm_time_s(kind, algorithm, 160e6, first_ranks(ranks), cluster, profile);
+  };
+  constexpr auto kReduce = topology::CollectiveKind::all_reduce;
+  CHECK(time(kReduce, Algorithm::ring, 16).value() == Approx(3826e-6));
+  CHECK(time(kReduce, Algorithm::tree, 16).value() == Approx(7548e-6));
+  CHECK_FALSE(time(kReduce, Algorithm::tree, 8).has_value());   // no tree of domains inside one
+  CHECK_FALSE(time(kReduce, Algorithm::nvls, 16).has_value());  // the profile knows no such switches
+  // With them: 300 MB over 200 GB/s = 1500 us inside, half the bytes each way over 80 GB/s = 2000 us across.
+  profile.network.switch_reduction_efficiency = topology::Value{1.0, topology::Evidence::assumed, ""};
+  profile.network.switch_reduction_from = topology::Value{8, topology::Evidence::assumed, ""};
+  CHECK(time(kReduce, Algorithm::nvls, 16).value() == Approx(2048e-6));
+  CHECK_FALSE(time(kReduce, Algorithm::nvls, 7).has_value());
+  // All-gather has the ring only.
+  CHECK(time(topology::CollectiveKind::all_gather, Algorithm::nvls, 16).value() == Approx(1913e-6));
 }
 
 TEST_CASE("the order of the members does not matter") {

@@ -141,4 +141,22 @@ TEST_CASE("a sustained rate takes the place of the burst rate, and fills of othe
   CHECK(cost::gemm_time_s({12800, 12800, 1000}, profile) - 2e-6 == doctest::Approx(2 * burst));
   CHECK(cost::achieved_peak(profile, cost::Precision::bf16) == 50e12);
   CHECK(cost::fill_elements(profile, cost::Precision::fp8) == doctest::Approx(400));  // 100 x 200 / 50
+  // What steps reach of it: of every precision, so that the fill stays.
+  profile.gemm.in_steps = topology::Value{0.8, topology::Evidence::assumed, ""};
+  CHECK(cost::achieved_peak(profile, cost::Precision::bf16) == doctest::Approx(40e12));
+  CHECK(cost::achieved_peak(profile, cost::Precision::fp8) == doctest::Approx(160e12));
+  CHECK(cost::fill_elements(profile, cost::Precision::fp8) == doctest::Approx(400));
+  profile.gemm.in_steps.reset();
+  // Each precision has a rate of its own: 200 TFLOP/s in bursts, 110 in steps; mxfp8 and nvfp4 go on at their peaks.
+  profile.gemm.sustained_fp8 = topology::Value{110e12, topology::Evidence::assumed, ""};
+  profile.gemm.peak_mxfp8 = profile.gemm.peak_fp4 = topology::Value{210e12, topology::Evidence::assumed, ""};
+  CHECK(cost::achieved_peak(profile, cost::Precision::fp8) == 110e12);
+  CHECK(cost::achieved_peak(profile, cost::Precision::mxfp8) == 210e12);
+  profile.gemm.sustained_mxfp8 = profile.gemm.sustained_fp4 = topology::Value{90e12, topology::Evidence::assumed, ""};
+  CHECK(cost::achieved_peak(profile, cost::Precision::mxfp8) == 90e12);
+  CHECK(cost::achieved_peak(profile, cost::Precision::nvfp4) == 90e12);
+  profile.gemm.drop_sustained();
+  CHECK(cost::achieved_peak(profile, cost::Precision::bf16) == 100e12);
+  CHECK(cost::achieved_peak(profile, cost::Precision::fp8) == 200e12);
+  CHECK(cost::achieved_peak(profile, cost::Precision::nvfp4) == 210e12);
 }

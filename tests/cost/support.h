@@ -16,10 +16,10 @@ inline topology::HardwareProfile shipped(const std::string& id) {
   return profile;
 }
 
-// Of single operations: without the power limit of steps that go on.
+// Of single operations: without what power and steps leave of their rates.
 inline topology::HardwareProfile burst(const std::string& id) {
   topology::HardwareProfile profile = shipped(id);
-  profile.gemm.sustained.reset();
+  profile.gemm.drop_sustained();
   return profile;
 }
 

@@ -53,6 +53,21 @@ TEST_CASE("a whole run gives its rows, its device and its values, and nothing is
   CHECK(table.device->left_out == std::vector<std::string>{"attention: no library"});
 }
 
+TEST_CASE("values that no profile may hold are set aside with their line, as the profile's reader would say") {
+  const MeasurementTable table = parse(device() + line("value", R"("key":"device.sm_count","value":131.5)") +
+                                       line("value", R"("key":"device.sm_count","value":132)") +
+                                       line("value", R"("key":"host.launch","value":1001)") +
+                                       line("value", R"("key":"host.launch","value":3e-6)") + end(5));
+  REQUIRE(table.device->values.size() == 2);
+  CHECK(table.device->values[0].value == 132);
+  CHECK(table.device->values[1].value == 3e-6);
+  REQUIRE(table.device->set_aside.size() == 2);
+  CHECK(table.device->set_aside[0].where.line == 2);
+  CHECK(table.device->set_aside[0].message.find("device.sm_count: expected a whole number >= 1") != std::string::npos);
+  CHECK(table.device->set_aside[1].where.line == 4);
+  CHECK(table.device->set_aside[1].message.find("at most 1000, got 1001") != std::string::npos);
+}
+
 TEST_CASE("a run that was cut is said: without its end, or with an end that counts more lines than there are") {
   const MeasurementTable cut = parse(device() + product("1411"));
   REQUIRE(cut.device->set_aside.size() == 1);

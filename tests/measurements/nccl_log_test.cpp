@@ -106,6 +106,34 @@ TEST_CASE("N/A in the columns of wrong values is not a fault, and the in-place t
   CHECK(log.rows[1].time_s == doctest::Approx(200e-6));
 }
 
+TEST_CASE("a damaged out-of-place time is set aside with its line: the one in place does not stand in for it") {
+  const std::string half = "  1048576  32768  float  none  -1  ", good = " 200.0 5.24 4.59 0\n";
+  for (const char* damaged : {"1x0.0 10.49 9.18 0", "-100.0 10.49 9.18 0", "100.0 10.?9 9.18 0", "0 10.49 9.18 0"}) {
+    CAPTURE(damaged);
+    const CollectiveLog log =
+        read(kHeader + half + "100.0 10.49 9.18 0" + good + half + damaged + good, "alltoall.log");
+    REQUIRE(log.rows.size() == 1);
+    CHECK(log.rows[0].time_s == doctest::Approx(100e-6));
+    REQUIRE(log.set_aside.size() == 1);
+    CHECK(log.set_aside[0].where.line == 5);
+    CHECK(log.set_aside[0].message.find("cut or mixed") != std::string::npos);
+  }
+}
+
+TEST_CASE("a statement that contradicts the log sets its rows aside") {
+  const std::string text = kNew + ranks(16, 8) + kHeader + row(1024, 30, kReduce16) + kTrailer;
+  CHECK(read(text, "run.log", {"", "", 16, 2}).rows.size() == 1);
+  CHECK(read(text, "run.log", {"", "", 0, 0}).rows.size() == 1);
+  const CollectiveLog other = read(text, "run.log", {"", "", 8, 0});
+  CHECK(other.rows.empty());
+  REQUIRE(other.set_aside.size() == 1);
+  CHECK(other.set_aside[0].message == "the log ran on 16 ranks, not on 8 as --ranks says");
+  const CollectiveLog nodes = read(text, "run.log", {"", "", 16, 4});
+  CHECK(nodes.rows.empty());
+  REQUIRE(nodes.set_aside.size() == 1);
+  CHECK(nodes.set_aside[0].message == "the log ran on 2 nodes, not on 4 as --nodes says");
+}
+
 TEST_CASE("tags of mpirun and srun in front of lines are taken off") {
   for (const char* tag : {"[1,0]<stdout>:", " 0: "}) {
     std::string text;

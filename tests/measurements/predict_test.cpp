@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "measurements/profiles.h"
 #include "measurements/read_table.h"
 
@@ -27,7 +29,7 @@ TEST_CASE("profiles are found by id and by the names that tables use, whatever t
 
 TEST_CASE("a product, a grouped product and attention are what their cost models say of single operations") {
   topology::HardwareProfile burst = h200();
-  burst.gemm.sustained.reset();
+  burst.gemm.drop_sustained();
   const Measurement gemm =
       row_of(R"({"gpu": "H200", "op": "wgrad", "dtype": "bf16", "m": 4096, "n": 2048, "k": 8192, "time_us": 200})");
   CHECK(predict(gemm, h200()).seconds ==
@@ -67,6 +69,29 @@ TEST_CASE("collectives need ranks that fill whole nodes of the profile") {
   CHECK_FALSE(predict(row(9, 1), h200()).seconds.has_value());
   CHECK_FALSE(predict(row(8, 2), h200()).seconds.has_value());
   CHECK(predict(row(1, 1), h200()).reason == "one rank alone");
+}
+
+TEST_CASE("a collective across nodes is priced on the row's own fabric, by the algorithm that it names") {
+  const auto seconds = [](const std::string& more, int bytes = 1048576) {
+    const Measurement row = row_of(
+        R"({"gpu": "H100", "collective": "all_reduce", "n_gpus": 16, "n_nodes": 2, "nic_GBps_per_gpu": 50, "time_us": 50, )"
+        R"("size_bytes": )" +
+        std::to_string(bytes) + more + "}");
+    return predict(row, *profiles().find("h100-sxm"));
+  };
+  // h100-sxm has entries of EFA and of TCPXO: 1.875 MiB at 599.1 GB/s = 3.28 us, latency 75.15 us, exponent 0.437.
+  const double efa = std::pow(std::pow(75.15e-6, 0.437) + std::pow(1.875 * 1048576 / 599.1e9, 0.437), 1 / 0.437);
+  CHECK(seconds(R"(, "inter": "EFAv2 32x100G")").seconds.value() == doctest::Approx(efa));
+  CHECK(seconds(R"(, "fabric": "efa")").seconds.value() == doctest::Approx(efa));
+  const double plain = seconds("").seconds.value();
+  CHECK(plain < efa);
+  CHECK(seconds(R"(, "inter": "IB NDR400")").seconds.value() == plain);  // no entry of that fabric
+  // The named ring is a ring; a rule that chooses names none.
+  const double ring = seconds(R"(, "algo": "Ring")", 1 << 30).seconds.value();
+  CHECK(seconds(R"(, "algo": "NVLSTree")", 1 << 30).seconds.value() < ring);
+  CHECK(seconds(R"(, "algo": "Tree")", 1 << 30).seconds.value() > ring);
+  CHECK(seconds(R"x(, "algo": "auto (NVLS if n>=5)")x", 1 << 30).seconds.value() == seconds("", 1 << 30).seconds.value());
+  CHECK(seconds(R"(, "algo": "CollNet SHARP")").reason.find("never assumed") != std::string::npos);
 }
 
 TEST_CASE("a type that the profile has no peak for is refused, and evidence names the weakest value") {

@@ -183,6 +183,60 @@ TEST_CASE("JSON lines hold the same fields, and rows of each group as a list") {
   CHECK(holds(table.rows[5].reason, "t.jsonl:6:1: a number is too large"));
 }
 
+TEST_CASE("no operation takes more than a day, whichever column states it") {
+  const std::string head = "gpu,op,dtype,m,n,k,time_us,time_s\n";
+  const auto row = [&](const std::string& times) {
+    return parse_measurements(head + "H200,gemm,bf16,64,64,64," + times + "\n", "t.csv").rows.at(0);
+  };
+  CHECK(row("8.64e10,").status == Status::ok);
+  const Measurement long_one = row("1e308,");
+  CHECK(long_one.status == Status::error);
+  CHECK(holds(long_one.reason, "t.csv:2:25: time_us: expected at most a day, 8.64e+10 in this column, got '1e308'"));
+  CHECK(row(",86400").status == Status::ok);
+  CHECK(row(",86401").status == Status::error);
+}
+
+TEST_CASE("an empty file, and lines of a device without measurements, are refused as what they are") {
+  for (const char* text : {"", "\n", " \n\n"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH(parse_measurements(text, "t.jsonl"), "t.jsonl: the file is empty");
+  }
+}
+
+TEST_CASE("a weight gradient of groups says what it is added to, or is set aside") {
+  // Added to bf16 an element is read and written with 4 bytes, added to fp32 with 8.
+  const auto row = [](const std::string& more) {
+    return parse_measurements(
+               R"({"gpu":"B200","op":"grouped_gemm_wgrad","groups":2,"m_per_group":64,"n":64,"k":64,"time_us":9)" +
+                   more + "}\n",
+               "t.jsonl")
+        .rows.at(0);
+  };
+  CHECK(row(R"(,"main_grad_dtype":"fp32")").gradient_bytes == 8);
+  CHECK(row(R"(,"main_grad_dtype":"bf16")").gradient_bytes == 4);
+  CHECK(row("").status == Status::skipped);
+  CHECK(holds(row("").reason, "main_grad_dtype is not stated"));
+}
+
+TEST_CASE("the network between hosts is known by its name, and what a comment adds to a GPU is left") {
+  const auto row = [](const std::string& more) {
+    return parse_measurements(
+               R"({"collective":"all_gather","n_gpus":16,"n_nodes":2,"size_bytes":64,"time_us":9)" + more + "}\n",
+               "t.jsonl")
+        .rows.at(0);
+  };
+  const std::string gpu = R"(,"gpu":"H100")";
+  CHECK(row(gpu + R"(,"inter":"EFAv2 32x100G per node")").fabric == "efa");
+  CHECK(row(gpu + R"(,"inter":"2x NVL72 + IB NDR400/GPU")").fabric == "infiniband");
+  CHECK(row(gpu + R"(,"inter":"Pollara 8x400G RoCE")").fabric == "pollara");
+  CHECK(row(gpu + R"(,"inter":"RoCE 800G/GPU")").fabric == "roce");
+  CHECK(row(gpu + R"(,"inter":"-")").fabric == "");
+  CHECK(row(gpu + R"(,"inter":"EFAv2","fabric":"ours")").fabric == "ours");
+  CHECK(row(gpu + R"(,"algo":"Ring")").algorithm == "Ring");
+  CHECK(row(R"x(,"gpu_as_commented":"H100 NVLink (not stated)")x").gpu == "H100 NVLink");
+  CHECK(row(R"x(,"gpu":"H100 (ours)")x").gpu == "H100 (ours)");
+}
+
 TEST_CASE("a table without the columns of a measurement is refused with all that is missing") {
   CHECK(holds(message_of("id,gpu,gpu,m\nA,b,c,1\n"), "stands twice"));
   const std::string message = message_of("id,what\nA,1\n");

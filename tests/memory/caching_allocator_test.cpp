@@ -370,3 +370,52 @@ TEST_CASE("random programs: the allocator and the slow reference agree on every 
   CHECK(failures > 0);
   CHECK(retries > failures);  // some retries help
 }
+
+TEST_CASE("layouts are equal where the same blocks are held, whatever came between, and tell what differs") {
+  CachingAllocator allocator({});
+  const auto first = take(allocator, 4 * kMib);
+  const auto empty = allocator.layout();
+  // Two blocks behind it in the 20 MiB segment, released in another order: the rest is one free block again.
+  const auto a = take(allocator, 3 * kMib), b = take(allocator, 5 * kMib);
+  CHECK(allocator.layout() != empty);
+  allocator.release(b);
+  allocator.release(a);
+  CHECK(allocator.layout() == empty);
+  // A segment that stays cached makes a difference, though as much is held as before.
+  allocator.release(take(allocator, 30 * kMib));
+  CHECK(allocator.layout() != empty);
+  allocator.empty_cache();
+  CHECK(allocator.layout() == empty);
+  allocator.keep_segments_of(3);
+  CHECK(allocator.layout() != empty);
+  allocator.release(first);
+}
+
+TEST_CASE("hundreds of free blocks, of equal and of different sizes, are found smallest first and lowest first") {
+  // 300 blocks of 2 to 4 MiB, every second one released: none has a free neighbour to join. Each request is then served
+  // by the smallest that holds it; of equal sizes by the lowest address.
+  CachingAllocator allocator({});
+  std::vector<CachingAllocator::Handle> all;
+  for (std::int64_t i = 0; i < 300; ++i) all.push_back(take(allocator, (2 + i % 3) * kMib));
+  std::map<std::pair<std::int64_t, std::int64_t>, int> free;  // (size, address)
+  for (std::size_t i = 1; i < all.size(); i += 2) {
+    const bool last = i + 1 == all.size();
+    if (last) continue;
+    free[{allocator.size_of(all[i]), allocator.address_of(all[i])}] = 1;
+    allocator.release(all[i]);
+  }
+  const auto reserved = allocator.stats().reserved;
+  int served = 0;
+  for (const std::int64_t mib : {3, 2, 4, 3, 2, 3, 4, 2}) {
+    // Rests of segments are free too: only requests that some released block fits exactly are compared.
+    const auto handle = take(allocator, mib * kMib);
+    const auto expected = free.lower_bound({mib * kMib, -1});
+    if (expected == free.end() || allocator.size_of(handle) != mib * kMib) continue;
+    if (expected->first.first != mib * kMib) continue;
+    CHECK(allocator.address_of(handle) == expected->first.second);
+    free.erase(expected);
+    ++served;
+  }
+  CHECK(served == 8);
+  CHECK(allocator.stats().reserved == reserved);
+}

@@ -201,3 +201,36 @@ TEST_CASE("expandable segments waste less than segments of their own sizes") {
   for (std::int64_t rank = 0; rank < 4; ++rank)
     CHECK(memory::reserved_of(expandable, rank).peak_bytes < memory::reserved_of(plan, rank).peak_bytes);
 }
+
+TEST_CASE("repeating a settled iteration comes to what running it again does") {
+  // Six iterations of one plan: the later ones equal, however the allocator is set; also on a device that runs full.
+  for (const char* memory_settings : {"{}", "{ expandable_segments: true }", "{ recompute_granularity: full }"})
+    for (const double share : {0.0, 0.5, 0.9, 1.0}) {  // of what the rank reserves of a large device; 0: no limit
+      Small small;
+      small.memory = memory_settings;
+      small.routing = "{ lognormal: { sigma: 1.0, seed: 4 } }";
+      small.seq = 1024;
+      small.gbs = 16;
+      const auto plan = plan::make_plan(small.make(), 0, 1);
+      memory::AllocatorSettings settings = memory::allocator_settings(plan, 0);
+      settings.capacity_bytes.reset();
+      if (share > 0)
+        settings.capacity_bytes =
+            static_cast<std::int64_t>(share * static_cast<double>(memory::ReservedReplay(plan, 0, settings).run(plan)));
+      CAPTURE(memory_settings);
+      CAPTURE(share);
+      memory::ReservedReplay run(plan, 0, settings), repeated(plan, 0, settings);
+      repeated.run(plan);
+      run.run(plan);
+      for (int i = 0; i < 5; ++i) CHECK(repeated.repeat(plan) == run.run(plan));
+      const memory::Reserved a = run.result(), b = repeated.result();
+      CHECK(a.peak_bytes == b.peak_bytes);
+      CHECK(a.end_bytes == b.end_bytes);
+      CHECK(a.allocated_peak_bytes == b.allocated_peak_bytes);
+      CHECK(a.iterations == b.iterations);
+      CHECK(a.retries == b.retries);
+      CHECK(a.phase_reserved_bytes == b.phase_reserved_bytes);
+      CHECK(a.phase_allocated_bytes == b.phase_allocated_bytes);
+      CHECK(a.failure.has_value() == b.failure.has_value());
+    }
+}

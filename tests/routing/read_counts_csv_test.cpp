@@ -34,8 +34,7 @@ TEST_CASE("rows are read with their keys, counts and lines") {
   CHECK(trace.rows[1].microbatch == 1);
   CHECK(trace.rows[1].source == 2);
   CHECK(trace.rows[1].line == 3);
-  const std::span<const std::int64_t> counts = trace.row_counts(1);
-  CHECK(std::vector<std::int64_t>(counts.begin(), counts.end()) == std::vector<std::int64_t>{4, 4, 0});
+  CHECK(trace.row_counts(1) == std::vector<std::int64_t>{4, 4, 0});
 }
 
 TEST_CASE("absent keys mean all, key columns stand in any order, and spreadsheet files are read") {

@@ -54,7 +54,7 @@ TEST_CASE("every part of the OLMoE counts has the reference statistics in every 
     REQUIRE(trace.rows.size() == 3);
     const std::size_t row = layer == "0" ? 0 : layer == "7" ? 1 : 2;
     CHECK(trace.rows[row].layer == std::stoll(layer));
-    const std::span<const std::int64_t> counts = trace.row_counts(row);
+    const std::vector<std::int64_t> counts = trace.row_counts(row);
     std::vector<double> computed = {max_over_mean(counts), coefficient_of_variation(counts)};
     for (const std::int64_t ranks : {4, 8, 16, 32}) {
       computed.push_back(trace.experts % ranks == 0 ? rank_max_over_mean(counts, ranks) : -1.0);

@@ -65,6 +65,20 @@ TEST_CASE("each framework has runs of its own that tell") {
   CHECK(validation.step_intervals.fitted == 2);
 }
 
+TEST_CASE("rows that leave settings open tell nothing, and are judged apart, all of them") {
+  Validation validation;
+  validation.rows = {row(group(true, 0), 1.1), row(group(true, 1), 1.3), row(group(false, 0), 1.0),
+                     row(group(true, 2), 3.0), row(group(false, 1), 1.0)};
+  validation.rows[0].run.grade = "A";
+  validation.rows[3].run.grade = validation.rows[4].run.grade = "B";
+  add_intervals(validation);
+  CHECK(validation.step_intervals.fitted == 2);
+  CHECK(validation.step_intervals.kept_out == 1);
+  CHECK(validation.step_intervals_not_all_stated.fitted == 0);
+  CHECK(validation.step_intervals_not_all_stated.kept_out == 2);
+  CHECK(validation.step_intervals_not_all_stated.inside == 1);  // 1.0; 3.0 lies beyond
+}
+
 TEST_CASE("about half of many groups tell what runs are off") {
   int tell = 0;
   for (int i = 0; i < 1000; ++i) tell += tells_form("group " + std::to_string(i)) ? 1 : 0;

@@ -203,7 +203,7 @@ TEST_CASE("errors are predicted over measured, with medians and worst by group")
   CHECK(v.curves.empty());          // nothing was recomputed
 }
 
-TEST_CASE("what is wrong with a run is told by its key; the row holds the place") {
+TEST_CASE("what is wrong with a run is told by its key, and the row holds the place") {
   const auto file = measurements::parse_layer_runs(layer_line() + layer_line({{"hidden", "68"}}), "a.jsonl");
   const LayerValidation v = validate_layers(file, measurements::Profiles({h200()}), nullptr);
   REQUIRE(v.rows.size() == 2);

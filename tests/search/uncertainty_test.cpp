@@ -27,11 +27,12 @@ TEST_CASE("a range spans the quantiles of runs, in units of what the cost models
 TEST_CASE("the form error of runs leaves one in twenty of them, and of one more, beyond each end") {
   std::vector<double> scores;
   for (int i = 0; i < 38; ++i) scores.push_back(i);
-  CHECK(search::form_of(scores).low == 0);  // 39 / 20: the 1st, and the last
-  CHECK(search::form_of(scores).high == 37);
+  CHECK(search::form_of(scores).low == doctest::Approx(0.95));  // 39 / 20 = 1.95: between the 1st and the 2nd
+  CHECK(search::form_of(scores).high == doctest::Approx(36.05));
   scores.push_back(38);  // 40 / 20: the 2nd, and the 2nd from the end
   CHECK(search::form_of(scores).low == 1);
   CHECK(search::form_of(scores).high == 37);
+  CHECK(search::form_of({1.0, 2.0}).high == 2);  // 3 / 20: below the first, so the first and the last
   CHECK(search::form_of({3.0}).low == 3);
   CHECK(search::form_of({}).high == 0);
 }

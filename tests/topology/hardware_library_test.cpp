@@ -74,10 +74,45 @@ TEST_CASE("libraries with unknown keys, no names or wrong values are faults with
                "libraries.ours.gemm.peak"));
 }
 
+TEST_CASE("the share of rates that steps reach is at most one, and not of single operations") {
+  CHECK(contains(faults_of("gemm.in_steps", "{ value: 1.1, evidence: measured, source: test }"), "gemm.in_steps"));
+  CHECK(contains(faults_of("gemm.in_steps", "{ value: 0, evidence: measured, source: test }"), "gemm.in_steps"));
+  topology::HardwareProfile profile = with("gemm.in_steps", "{ value: 1, evidence: measured, source: test }");
+  CHECK(profile.gemm.in_steps->value == 1.0);
+  profile.gemm.drop_sustained();
+  CHECK_FALSE(profile.gemm.in_steps.has_value());
+}
+
 TEST_CASE("a sustained rate above the burst rate is a fault") {
   CHECK(contains(faults_of("gemm.sustained", "{ value: 1 PFLOP/s, evidence: measured, source: test }"),
                  "at most gemm.peak"));
   CHECK(with("gemm.sustained", "{ value: 1 TFLOP/s, evidence: measured, source: test }").gemm.sustained->value == 1e12);
+}
+
+TEST_CASE("sustained rates of other precisions need their burst rates, and stay below them") {
+  const auto rate = [](const char* value) {
+    return std::string("{ value: ") + value + " TFLOP/s, evidence: measured, source: test }";
+  };
+  CHECK(contains(faults_of("gemm.sustained_fp8", rate("9000000")), "at most gemm.peak_fp8"));
+  CHECK(with("gemm.sustained_fp8", rate("1")).gemm.sustained_fp8->value == 1e12);
+  CHECK(contains(faults_of("gemm.sustained_mxfp8", rate("1")), "needs gemm.peak_mxfp8"));
+}
+
+TEST_CASE("a number is what its key of a profile may be, on both sides of each limit") {
+  // Counts are whole and from 1 to a million, bytes are rounded and more than none, times may be none and a thousand
+  // seconds at most.
+  CHECK(topology::value_fault("device.sm_count", 1) == "");
+  CHECK(topology::value_fault("device.sm_count", 1e6) == "");
+  CHECK(topology::value_fault("device.sm_count", 0.5) == "expected a whole number >= 1, at most 1e+06, got 0.5");
+  CHECK(topology::value_fault("device.sm_count", 131.5) != "");
+  CHECK(topology::value_fault("device.sm_count", 1000001) != "");
+  CHECK(topology::value_fault("device.memory_capacity", 0.6) == "");
+  CHECK(topology::value_fault("device.memory_capacity", 0.4) != "");
+  CHECK(topology::value_fault("host.launch", 0) == "");
+  CHECK(topology::value_fault("host.launch", 1e3) == "");
+  CHECK(topology::value_fault("host.launch", 1001) != "");
+  CHECK(topology::value_fault("gemm.sustained", 1e21) == "");
+  CHECK(topology::value_fault("gemm.sustained", 1.1e21) != "");
 }
 
 TEST_CASE("measured shapes are sorted, and wrong ones are faults") {

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "cost/exchange.h"
 #include "engine/step.h"
+#include "graph.h"
 #include "own_loads.h"
 #include "plan/plan.h"
 #include "scenario/resolve.h"
@@ -42,11 +44,18 @@ Overrides size(std::int64_t gpus, std::int64_t batch) {
   return {{"gpus", std::to_string(gpus)}, {"gbs", std::to_string(batch)}};
 }
 
-// Counts of DeepSeek-V3 with top-8 of 256 experts in 58 MoE layers, 4,096 tokens a sequence.
-Overrides own_loads(std::int64_t replicas, std::int64_t microbatches) {
+// What one replica routes in a microbatch: DeepSeek-V3 with top-8 of 256 experts in 58 MoE layers, 4,096 tokens a
+// sequence; Mixtral with top-2 of 8 in 32 layers.
+struct Routed {
+  std::int64_t layers, experts, rows;
+};
+constexpr Routed kDeepSeek = {58, 256, std::int64_t{4096} * 8}, kMixtral = {32, 8, std::int64_t{4096} * 2};
+
+Overrides own_loads(std::int64_t replicas, std::int64_t microbatches, const Routed& routed = kDeepSeek) {
   const auto path = std::filesystem::temp_directory_path() /
-                    ("moeplan-own-loads-" + std::to_string(replicas) + "-" + std::to_string(microbatches) + ".npy");
-  write_own_loads(path.string(), microbatches, replicas, 58, 256, std::int64_t{4096} * 8);
+                    ("moeplan-own-loads-" + std::to_string(replicas) + "-" + std::to_string(microbatches) + "-" +
+                     std::to_string(routed.experts) + ".npy");
+  write_own_loads(path.string(), microbatches, replicas, routed.layers, routed.experts, routed.rows);
   return {{"routing", "{ trace: " + path.string() + ", map: { layers: cyclic } }"}};
 }
 
@@ -59,18 +68,44 @@ Part evaluation(std::string name, double target_s, int repeats, const char* file
 }
 
 // One step in time alone, without memory.
-Part step(std::string name, double target_s, double per_s, int repeats, const char* file, Overrides overrides) {
+Part step(std::string name, double target_s, double per_s, int repeats, const char* file,
+          std::function<Overrides()> overrides) {
   return {std::move(name), target_s, per_s, false, repeats, [=](int) {
-            const auto plan = std::make_shared<const plan::Plan>(plan::make_plan(load(file, overrides), 0, 2));
+            const auto plan = std::make_shared<const plan::Plan>(plan::make_plan(load(file, overrides()), 0, 2));
             return [plan] { return engine::run_step(*plan).ops; };
           }};
+}
+
+// The recurrence over a graph in memory, for `Lanes` scenarios at once.
+template <std::size_t Lanes>
+Part graph(std::string name, double per_s) {
+  return {std::move(name), 0, per_s, true, 5, [](int) {
+            struct Run {
+              Graph graph{10'000'000};
+              std::vector<std::uint32_t> duration_ps = graph.durations(Lanes);
+              std::vector<std::int64_t> end_ps;
+            };
+            return [run = std::make_shared<Run>()] {
+              const auto lanes = static_cast<std::int64_t>(Lanes);
+              return run->graph.template makespan_ps<Lanes>(run->duration_ps, run->end_ps) > 0
+                         ? run->graph.ops() * lanes
+                         : 0;
+            };
+          }};
+}
+
+// Own loads on jobs of the same program and 4 microbatches, EP 64 over 16 stages.
+Part own_series(std::int64_t gpus) {
+  return step("engine, own loads, 4 microbatches, " + std::to_string(gpus) + " GPUs", 0, 0, 3, kLarge,
+              [=] { return with(size(gpus, gpus / 16 * 4), own_loads(gpus / 16, 4)); });
 }
 
 cost::Fabric fabric(std::int64_t ranks, double oversubscription) {
   return cost::plain_fabric({8, 360e9, 1e-6, 45e9, 5e-6, oversubscription}, ranks);
 }
 
-// Bytes of `ranks` sources to destinations whose weights fall as 1 / rank (Zipf 1), permuted by source.
+// Bytes of `ranks` sources to destinations whose weights fall as 1 / rank (Zipf 1). All sources have the same order of
+// destinations: the experts that are hot are hot for everyone, so the hottest rank receives most.
 std::vector<std::int64_t> zipf(std::int64_t ranks) {
   double sum = 0;
   for (std::int64_t d = 1; d <= ranks; ++d) sum += 1 / static_cast<double>(d);
@@ -78,7 +113,7 @@ std::vector<std::int64_t> zipf(std::int64_t ranks) {
   for (std::int64_t i = 0; i < ranks; ++i)
     for (std::int64_t j = 0; j < ranks; ++j) {
       if (i == j) continue;
-      const auto place = static_cast<double>((j * 37 + i * 11) % ranks + 1);
+      const auto place = static_cast<double>(j * 37 % ranks + 1);  // 37 is coprime: hot ranks lie on many nodes
       bytes[static_cast<std::size_t>(i * ranks + j)] = std::llround(1e6 * static_cast<double>(ranks) / sum / place);
     }
   return bytes;
@@ -103,8 +138,17 @@ std::vector<Part> all_parts() {
   std::vector<std::int64_t> uniform(std::size_t{1024} * 1024, 1'000'000);
   for (std::size_t i = 0; i < 1024; ++i) uniform[i * 1024 + i] = 0;
   std::vector<Part> parts;
-  parts.push_back(step("engine, 19.6 M operations in lockstep", 0, 200e6, 5, kLarge, {}));
-  parts.push_back(step("engine, balanced 2048 GPUs", 0, 0, 20, kLarge, kBalanced));
+  parts.push_back(graph<1>("recurrence over a graph of 10 M operations", 200e6));
+  parts.push_back(graph<4>("the same, 4 scenarios at once", 200e6));
+  parts.push_back(step("engine, 19.6 M operations in lockstep", 0, 200e6, 5, kLarge, fixed({})));
+  parts.push_back(step("engine, balanced 2048 GPUs", 0, 0, 20, kLarge, fixed(kBalanced)));
+  parts.push_back(step("engine, own loads, 4 microbatches, 64 GPUs", 0, 0, 3, kLarge, [] {
+    return with(with(size(64, 256), {{"parallel", "{ pp: 1, ep: 64 }"}}), own_loads(64, 4));
+  }));
+  for (const std::int64_t gpus : {1024, 4096, 16384}) parts.push_back(own_series(gpus));
+  parts.push_back(step("engine, 65536 GPUs in rows of one", 0, 0, 1, "scenarios/mixtral-8x7b-64xa100.yaml", [] {
+    return with(with(size(65536, 65536), {{"parallel", "{ ep: 1 }"}}), own_loads(65536, 1, kMixtral));
+  }));
   parts.push_back(evaluation("step of 256 GPUs, shares by layer", 0.1, 5, kSmall,
                              fixed({{"routing", "{ lognormal: { sigma: 0.3, seed: 1 } }"}})));
   parts.push_back(evaluation("step of 2048 GPUs, shares by layer", 1, 3, kLarge, fixed({})));
