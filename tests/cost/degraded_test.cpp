@@ -64,7 +64,7 @@ TEST_CASE("ranks of a missing rail share the next NIC") {
   CHECK(all_to_all_time(Matrix(4, 1000000), other, cluster, profile).total_s == Approx(115e-6));
 }
 
-TEST_CASE("a ring is as slow as its slowest NIC; inside a node nothing changes") {
+TEST_CASE("a ring is as slow as its slowest NIC, inside a node nothing changes") {
   // 160 MB: 15/16 x 160 MB over 80 GB/s = 1875 us and 38 us of steps (collectives_test).
   for (const auto& links : {std::vector<DegradedLink>{{What::nic, 3, 0.5}}, {{What::rail, 3, 0}}}) {
     const auto profile = degraded(links);

@@ -36,7 +36,7 @@ TEST_CASE("one node: no NIC is used") {
 }
 
 TEST_CASE(
-    "communication that is one after the other does not overlap; gradients that are reduced beside exchanges do") {
+    "communication that is one after the other does not overlap, gradients that are reduced beside exchanges do") {
   Small small;  // EP groups over two nodes, two of them: gradients of experts and of the rest cross nodes, too
   small.gpus = 16;
   small.ep = 8;
