@@ -11,14 +11,13 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "measurements/nccl_log.h"
+#include "measurements/read_table.h"
 
 namespace moeplan::cli {
 namespace {
 
 using measurements::Measurement;
 using measurements::Status;
-
-constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
@@ -72,7 +71,7 @@ void read_files(const Arguments& arguments, SetAside& aside, CalibrationInput& i
   for (const std::string& path : arguments.tables) {
     input.options.source += (input.options.source.empty() ? "" : ", ") + file_name(path);
     try {
-      const std::string text = base::read_text(path, kMostBytes);
+      const std::string text = base::read_text(path, measurements::kMostFileBytes);
       if (read_log(arguments, text, path, aside, input)) continue;
       input.tables.push_back(measurements::parse_measurements(text, path));
       for (const auto& [column, value] : arguments.filters)

@@ -13,14 +13,14 @@ namespace moeplan::cli {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 26;
+constexpr std::int64_t kMostScriptBytes = std::int64_t{1} << 26;
 
 // Where the two results go, and how the scenario names its model.
 struct Targets {
   std::string scenario, model, reference;
 };
 
-[[noreturn]] void refuse(const std::string& option, const std::string& message) {
+[[noreturn]] void refuse_option(const std::string& option, const std::string& message) {
   throw base::Error({option, 0, 0, {}}, message);
 }
 
@@ -33,7 +33,7 @@ Targets targets_of(const Arguments& arguments, const std::string& name) {
   for (const auto& [option, path] : {std::pair("-o ", targets.scenario), std::pair("--model-out ", targets.model)}) {
     std::error_code error;
     if (!path.empty() && fs::equivalent(path, arguments.input, error) && !error) {
-      refuse(option + path, "would replace the input");
+      refuse_option(option + path, "would replace the input");
     }
   }
   if (targets.model.empty()) {
@@ -42,7 +42,7 @@ Targets targets_of(const Arguments& arguments, const std::string& name) {
   }
   const fs::path model = fs::absolute(targets.model).lexically_normal();
   const fs::path scenario = fs::absolute(out.empty() ? fs::path("scenario.yaml") : out).lexically_normal();
-  if (!out.empty() && model == scenario) refuse("--model-out " + targets.model, "names the file of -o");
+  if (!out.empty() && model == scenario) refuse_option("--model-out " + targets.model, "names the file of -o");
   // From the folder of the scenario, where its readers start; always with a '/', so that it is seen to be a path.
   targets.reference = "./" + model.lexically_relative(scenario.parent_path()).string();
   return targets;
@@ -69,7 +69,7 @@ int import_megatron_command(const Context& context) {
   settings.gpus = arguments.gpus;
   settings.vocabulary = arguments.vocabulary;
   const scenario::MegatronScenario result =
-      scenario::import_megatron(base::read_text(arguments.input, kMostBytes), arguments.input, settings);
+      scenario::import_megatron(base::read_text(arguments.input, kMostScriptBytes), arguments.input, settings);
   for (const base::Fault& warning : result.warnings) context.err << "warning: " << base::format_fault(warning) << "\n";
   std::string text = result.scenario;
   if (result.model.empty()) {

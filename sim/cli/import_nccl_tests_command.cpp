@@ -10,12 +10,12 @@
 #include "measurements/collective_table.h"
 #include "measurements/log_line.h"
 #include "measurements/profiles.h"
+#include "measurements/read_table.h"
 #include "topology/hardware.h"
 
 namespace moeplan::cli {
 namespace {
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;
 constexpr std::size_t kMostWarnings = 40;
 
 // Letters and digits alone, in lower case, without the maker: "NVIDIA H100 80GB HBM3" and "H100-80GB-HBM3" are one.
@@ -37,7 +37,7 @@ measurements::CollectiveLog read_logs(const Arguments& arguments) {
   base::Faults faults;
   for (const std::string& path : arguments.inputs) {
     try {
-      const std::string text = base::read_text(path, kMostBytes);
+      const std::string text = base::read_text(path, measurements::kMostFileBytes);
       measurements::CollectiveLog log = measurements::is_collective_csv(text)
                                             ? measurements::read_collective_csv(text, path, stated)
                                             : measurements::read_nccl_log(text, path, stated);

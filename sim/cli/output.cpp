@@ -17,13 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& where, const std::string& message) {
+[[noreturn]] void refuse_path(const std::string& where, const std::string& message) {
   throw base::Error(base::Where{where, 0, 0, {}}, message);
 }
 
 void require_access(const std::string& where, const std::string& target, int mode) {
   if (::access(target.c_str(), mode) != 0) {
-    refuse(where, "cannot write: " + std::generic_category().message(errno));
+    refuse_path(where, "cannot write: " + std::generic_category().message(errno));
   }
 }
 
@@ -33,9 +33,9 @@ void check_writable(const std::string& option, const std::string& path, const st
   const std::string where = option + " " + path;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) refuse(where, "cannot write: it is a directory");
+  if (fs::is_directory(status)) refuse_path(where, "cannot write: it is a directory");
   if (fs::is_fifo(status) && !path.starts_with("/dev/"))
-    refuse(where, "cannot write: it is a named pipe, which would wait for a reader");
+    refuse_path(where, "cannot write: it is a named pipe, which would wait for a reader");
   fs::path target = path;
   if (fs::exists(status)) {
     require_access(where, path, W_OK);
@@ -45,10 +45,10 @@ void check_writable(const std::string& option, const std::string& path, const st
   }
   // The new content is written beside the old and renamed, so that the folder must take a file.
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  if (!fs::is_directory(folder, error)) refuse(where, "cannot write: the folder does not exist");
+  if (!fs::is_directory(folder, error)) refuse_path(where, "cannot write: the folder does not exist");
   require_access(where, folder.string(), W_OK | X_OK);
   for (const std::string& input : inputs)
-    if (fs::equivalent(path, input, error) && !error) refuse(where, "would replace the input '" + input + "'");
+    if (fs::equivalent(path, input, error) && !error) refuse_path(where, "would replace the input '" + input + "'");
 }
 
 Output::Output(std::ostream& out, std::string json, const std::vector<std::string>& inputs)

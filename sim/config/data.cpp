@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxFileBytes = std::int64_t{16} << 20;
-
 // What a message calls one entry of the catalogue.
 std::string noun(const std::string& kind) {
   if (kind == "models") return "model";
@@ -41,7 +39,7 @@ std::vector<DataFile> read_folder(const fs::path& folder) {
   for (const fs::directory_entry& entry : entries) {
     const fs::path& path = entry.path();
     if (path.extension() != ".yaml" || entry.is_directory(error)) continue;
-    files.push_back({path.stem().string(), path.string(), base::read_text(path.string(), kMaxFileBytes)});
+    files.push_back({path.stem().string(), path.string(), base::read_text(path.string(), kMostFileBytes)});
   }
   return files;
 }

@@ -15,7 +15,6 @@ using base::Where;
 using DataPointer = std::shared_ptr<const Node::Data>;
 using Entry = Node::Data::Entry;
 
-constexpr std::int64_t kMaxFileBytes = std::int64_t{16} << 20;  // more cannot stand under the limit on nodes
 constexpr std::size_t kMaxShownBytes = 60;
 
 const Entry* find_entry(const Node::Data& data, std::string_view key) {
@@ -158,7 +157,7 @@ Node parse_yaml(const std::string& text, const std::string& name) {
   return root;
 }
 
-Node load_yaml(const std::string& path) { return parse_yaml(base::read_text(path, kMaxFileBytes), path); }
+Node load_yaml(const std::string& path) { return parse_yaml(base::read_text(path, kMostFileBytes), path); }
 
 Node with_override(const Node& root, const std::string& path, const std::string& value, const std::string& origin) {
   const std::vector<std::string> parts = split_path(path, Where{origin, 0, 0, {}});

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@
 
 // YAML text with places. This folder is the only one that sees yaml-cpp; everything else reads through Node and Reader.
 namespace moeplan::config {
+
+// Of one file: more cannot stand under the limit on nodes.
+inline constexpr std::int64_t kMostFileBytes = std::int64_t{16} << 20;
 
 // One node of a document: a scalar, a list or a mapping, with the place where it stands. Cheap to copy; keeps the
 // document alive.

@@ -9,7 +9,7 @@
 namespace moeplan::cost {
 namespace {
 
-using Shape = topology::HardwareProfile::MeasuredShape;
+using Measured = topology::HardwareProfile::MeasuredShape;
 
 constexpr double kNear = 0.6931471805599453;  // log 2: neighbours differ by less than a factor of two in every size
 
@@ -21,17 +21,17 @@ double distance(std::span<const std::int64_t> a, std::span<const std::int64_t> b
   return largest;
 }
 
-bool is_inside(std::span<const std::int64_t> sizes, std::span<const Shape> shapes) {
+bool is_inside(std::span<const std::int64_t> sizes, std::span<const Measured> shapes) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto [low, high] = std::minmax_element(
-        shapes.begin(), shapes.end(), [i](const Shape& a, const Shape& b) { return a.sizes[i] < b.sizes[i]; });
+        shapes.begin(), shapes.end(), [i](const Measured& a, const Measured& b) { return a.sizes[i] < b.sizes[i]; });
     if (sizes[i] < low->sizes[i] || sizes[i] > high->sizes[i]) return false;
   }
   return true;
 }
 
-std::span<const Shape> of_kind(const topology::HardwareProfile& profile, const ShapeKind& kind) {
-  const auto is = [&](const Shape& shape) {
+std::span<const Measured> of_kind(const topology::HardwareProfile& profile, const ShapeKind& kind) {
+  const auto is = [&](const Measured& shape) {
     return shape.op == kind.op && shape.pass == kind.pass && shape.dtype == kind.dtype;
   };
   const auto first = std::find_if(profile.shapes.begin(), profile.shapes.end(), is);  // they are sorted by kind
@@ -50,11 +50,11 @@ ShapeTime shape_time(const topology::HardwareProfile& profile, const ShapeKind& 
                      std::span<const std::int64_t> sizes,
                      const std::function<double(std::span<const std::int64_t>)>& model) {
   if (profile.shapes.empty()) return {model(sizes), Basis::model};
-  const std::span<const Shape> shapes = of_kind(profile, kind);
+  const std::span<const Measured> shapes = of_kind(profile, kind);
   if (shapes.empty()) return {model(sizes), Basis::model};
   // What the model misses at timed shapes, on a logarithmic scale, weighted by the inverse square of their distance.
   double weights = 0, miss = 0;
-  for (const Shape& shape : shapes) {
+  for (const Measured& shape : shapes) {
     const double away = distance(sizes, shape.sizes);
     if (away == 0) return {shape.seconds, Basis::measured};
     if (away >= kNear) continue;

@@ -29,21 +29,6 @@ std::optional<double> bandwidth_of(std::string_view text) {
   return rate ? std::optional(*rate / 1e9) : std::nullopt;
 }
 
-double half_digit_of(std::string_view text) {
-  std::size_t digits = 0;
-  bool point = false;
-  for (const char c : text) {
-    if (c == '.') {
-      point = true;
-    } else if (c >= '0' && c <= '9') {
-      digits += point ? 1 : 0;
-    } else {
-      break;
-    }
-  }
-  return 0.5 * std::pow(10.0, -static_cast<double>(digits));
-}
-
 }  // namespace
 
 bool MarkdownTable::line(std::string_view text, int number) {

@@ -27,7 +27,7 @@ bool parse_whole(std::string_view text, std::int64_t& value) {
   return true;
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_spaces(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);
   while (text.ends_with(' ')) text.remove_suffix(1);
   return text;
@@ -89,7 +89,7 @@ std::vector<std::int64_t> Fields::integers(std::string_view column, std::int64_t
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find(';'), rest.size());
     std::int64_t value = 0;
-    if (!parse_whole(trimmed(rest.substr(0, end)), value) || value < 0 || value > most) {
+    if (!parse_whole(without_spaces(rest.substr(0, end)), value) || value < 0 || value > most) {
       fault(column, fmt::format("expected whole numbers >= 0 with semicolons between them, got '{}'",
                                 base::shown_cell(found->text)));
       return {};
@@ -115,7 +115,7 @@ void Fields::unpack(std::string_view column) {
   std::string_view rest = packed.text;
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find(','), rest.size());
-    const std::string_view part = trimmed(rest.substr(0, end));
+    const std::string_view part = without_spaces(rest.substr(0, end));
     const std::size_t equal = part.find('=');
     if (equal == std::string_view::npos || equal == 0 || equal + 1 == part.size()) {
       fault(column, fmt::format("expected key=value with commas between, got '{}'", base::shown_cell(part)));

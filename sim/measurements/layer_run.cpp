@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostFileBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kMostLinesBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 24, kMostWidth = std::int64_t{1} << 17;
 constexpr std::int64_t kMostExperts = 65535, kMostChunks = 4096;
 constexpr std::int64_t kMostPairs = (std::int64_t{1} << 31) - 1;
@@ -317,7 +317,7 @@ LayerRunFile parse_layer_runs(std::string_view text, const std::string& file) {
 }
 
 LayerRunFile read_layer_runs(const std::string& path) {
-  return parse_layer_runs(base::read_text(path, kMostFileBytes), path);
+  return parse_layer_runs(base::read_text(path, kMostLinesBytes), path);
 }
 
 }  // namespace moeplan::measurements

@@ -171,12 +171,6 @@ struct Group {
   std::string_view time_text, algbw_text, wrong;
 };
 
-double half_digit_of(std::string_view text) {
-  const std::size_t point = text.find('.');
-  if (point == std::string_view::npos) return 0.5;
-  return 0.5 * std::pow(10.0, -static_cast<double>(text.size() - point - 1));
-}
-
 // Whether a printed algorithm bandwidth is size over time, up to the rounding of both.
 bool agrees(double size, const Group& group) {
   if (!group.time || !group.algbw || *group.time <= 0) return false;
@@ -253,6 +247,21 @@ RowKind parse_row(std::string_view text, const std::vector<std::string>& columns
   timing.bandwidths = true;
   timing.wrong = is_count_of_wrong(group.wrong) ? integer_of(group.wrong).value_or(0) : 0;
   return agrees(static_cast<double>(*size), group) ? RowKind::row : RowKind::cut;
+}
+
+double half_digit_of(std::string_view text) {
+  std::size_t digits = 0;
+  bool point = false;
+  for (const char c : text) {
+    if (c == '.') {
+      point = true;
+    } else if (c >= '0' && c <= '9') {
+      digits += point ? 1 : 0;
+    } else {
+      break;
+    }
+  }
+  return 0.5 * std::pow(10.0, -static_cast<double>(digits));
 }
 
 }  // namespace moeplan::measurements

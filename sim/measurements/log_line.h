@@ -20,6 +20,9 @@ std::string_view trimmed(std::string_view text);
 std::optional<double> number_of(std::string_view word);         // finite, >= 0, the whole word
 std::optional<std::int64_t> integer_of(std::string_view word);  // the whole word
 
+// Half of one in the last digit that a number is printed with: 0.005 of "12.34".
+double half_digit_of(std::string_view number);
+
 // "all_reduce" of "all_reduce_perf", "alltoall" of a file name "b200-all-to-all.txt"; empty when none is named.
 std::string collective_of_program(std::string_view text);  // needs the ending of a program: _perf, or HCCL's _test
 std::string collective_of_name(std::string_view text);

@@ -5,8 +5,6 @@
 namespace moeplan::measurements {
 namespace {
 
-double real(std::int64_t value) { return static_cast<double>(value); }
-
 double rows_of(const Measurement& row) {
   double rows = 0;
   for (const std::int64_t count : row.group_rows) rows += real(count);

@@ -13,6 +13,8 @@
 // One timed operation of a GPU, as tables of single-kernel timings state it (docs/operators.md lists the columns).
 namespace moeplan::measurements {
 
+constexpr double real(std::int64_t value) { return static_cast<double>(value); }
+
 enum class Family { gemm, grouped_gemm, moe_layer, attention, memory, collective, dispatch };
 const char* family_name(Family family);  // "gemm", "grouped_gemm", "moe_layer", ...
 

@@ -23,8 +23,6 @@ using topology::HardwareProfile;
 constexpr std::int64_t kMostRanks = 1024;   // an all-to-all holds one entry a pair
 constexpr std::int64_t kMostChosen = 1024;  // experts a token, counted one by one
 
-double real(std::int64_t value) { return static_cast<double>(value); }
-
 // Forward of one MoE layer on one GPU, as fused-MoE kernels run it: rows gathered to their experts, gate and up in one
 // product, the activation, down, rows weighted and summed back.
 double moe_layer_s(const Measurement& row, const HardwareProfile& profile) {
@@ -84,14 +82,14 @@ double memory_s(const Measurement& row, const HardwareProfile& profile) {
 }
 
 // The ranks of a communication row on a cluster of its own; sets a reason where the profile's nodes differ.
-struct Group {
+struct RankGroup {
   std::vector<std::int64_t> ranks;
   HardwareProfile profile;
   std::string reason;
 };
-Group group_of(const Measurement& row, const HardwareProfile& profile) {
+RankGroup group_of(const Measurement& row, const HardwareProfile& profile) {
   const Shape& s = row.shape;
-  Group group{{}, profile, {}};
+  RankGroup group{{}, profile, {}};
   const std::int64_t node = std::llround(profile.network.gpus_per_node.value);
   const std::int64_t nodes = std::max<std::int64_t>(s.nodes, 1);
   if (s.ranks > kMostRanks) {
@@ -134,7 +132,7 @@ topology::CollectiveKind collective_kind(const Measurement& row) {
 }
 
 // An entry speaks of the library's own choice among algorithms; a named one across nodes is priced as such.
-double collective_s(const Measurement& row, const Group& group, const topology::Cluster& cluster) {
+double collective_s(const Measurement& row, const RankGroup& group, const topology::Cluster& cluster) {
   if (!row.byte_matrix.empty())
     return cost::all_to_all_time(row.byte_matrix, group.ranks, cluster, group.profile).total_s;
   const topology::CollectiveKind kind = collective_kind(row);
@@ -147,7 +145,7 @@ double collective_s(const Measurement& row, const Group& group, const topology::
   return cost::priced_collective(kind, row.shape.bytes, group.ranks, cluster, group.profile).seconds;
 }
 
-double dispatch_s(const Measurement& row, const Group& group, const topology::Cluster& cluster) {
+double dispatch_s(const Measurement& row, const RankGroup& group, const topology::Cluster& cluster) {
   const Shape& s = row.shape;
   const double hidden = real(s.hidden);
   cost::DispatchKernel kernel;
@@ -172,7 +170,7 @@ Prediction communication(const Measurement& row, const HardwareProfile& profile)
     result.reason = "the profile states no dispatch kernels";
     return result;
   }
-  const Group group = group_of(row, profile);
+  const RankGroup group = group_of(row, profile);
   result.reason = group.reason;
   if (!result.reason.empty()) return result;
   if (dispatch && row.shape.top_k > kMostChosen) {

@@ -10,11 +10,11 @@
 namespace moeplan::measurements {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1'000'000;
+constexpr std::int64_t kMostCountedRanks = 1'000'000;
 
 // Whole ranks from low to high that a line's bandwidths allow; every count where they tell nothing.
 struct Range {
-  std::int64_t low = 2, high = kMostRanks;
+  std::int64_t low = 2, high = kMostCountedRanks;
 };
 
 int factor_of(const std::string& collective) {  // passes over the wire at many ranks; 0: the ratio is 1 at any count
@@ -41,9 +41,11 @@ Range range_of(const Timing& timing, const std::string& collective) {
     range.high = 0;
     return range;
   }
-  range.low = std::max(range.low, static_cast<std::int64_t>(std::ceil(std::min(passes / least, 2.0 * kMostRanks))));
+  range.low =
+      std::max(range.low, static_cast<std::int64_t>(std::ceil(std::min(passes / least, 2.0 * kMostCountedRanks))));
   if (most > 0)
-    range.high = std::min(range.high, static_cast<std::int64_t>(std::floor(std::min(passes / most, 1.0 * kMostRanks))));
+    range.high =
+        std::min(range.high, static_cast<std::int64_t>(std::floor(std::min(passes / most, 1.0 * kMostCountedRanks))));
   return range;
 }
 
@@ -108,7 +110,7 @@ Resolved resolve_job(const Job& job, const std::vector<TimedLine>& lines, std::i
   for (const auto& [range, line] : ranges) {
     const Range both{std::max(all.low, range.low), std::min(all.high, range.high)};
     if (both.low <= both.high) {
-      told = told || range.high < kMostRanks;
+      told = told || range.high < kMostCountedRanks;
       all = both;
       continue;
     }

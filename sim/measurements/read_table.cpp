@@ -15,8 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
-
 bool has(const std::vector<std::string>& columns, std::string_view name) {
   return std::find(columns.begin(), columns.end(), name) != columns.end();
 }
@@ -185,7 +183,7 @@ MeasurementTable parse_measurements(std::string_view text, const std::string& fi
 }
 
 MeasurementTable read_measurements(const std::string& path) {
-  return parse_measurements(base::read_text(path, kMostBytes), path);
+  return parse_measurements(base::read_text(path, kMostFileBytes), path);
 }
 
 void keep_where(MeasurementTable& table, const std::string& column, const std::string& value,

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -6,6 +7,8 @@
 
 // Tables of measurements: CSV with a header, or JSON lines, one object a line with the same fields.
 namespace moeplan::measurements {
+
+inline constexpr std::int64_t kMostFileBytes = std::int64_t{256} << 20;  // of a table or a log
 
 // A row that cannot be read is set aside with status error and the fault's place; a kind that no cost model describes
 // is skipped with the reason. Throws base::Error for what makes the whole table unusable: no header, a header without

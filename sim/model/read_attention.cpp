@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 5> kMlaKeys = {"q_lora_rank", "kv_lora_ra
 constexpr std::array<std::string_view, 6> kGqaKeys = {"num_query_groups", "kv_channels", "add_qkv_bias",
                                                       "qk_layernorm",     "sinks",       "qk_layernorm_all_heads"};
 
-void declare_aliases(config::Reader& reader) {
+void declare_attention_aliases(config::Reader& reader) {
   reader.alias("num_attention_heads", "heads");
   reader.alias("num_query_groups", "kv_heads");
   reader.alias("kv_channels", "head_dim");
@@ -127,7 +127,7 @@ void read_windows(config::Reader& reader, Architecture& arch) {
 
 Attention read_attention(config::Reader reader, Architecture& arch) {
   const std::array<std::string, 2> kinds = {"gqa", "mla"};
-  declare_aliases(reader);
+  declare_attention_aliases(reader);
   Attention attention;
   const std::size_t before = reader.faults().size();
   attention.kind = reader.choice("kind", kinds) == 1 ? AttentionKind::mla : AttentionKind::gqa;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "policy/index.h"
 #include "policy/pair_key.h"
 #include "policy/select_key.h"
 
@@ -13,8 +14,6 @@ namespace moeplan::policy {
 namespace {
 
 using DropPolicy = CapacitySettings::DropPolicy;
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 Key key_of(const routing::Pair& pair, std::int64_t token, DropPolicy drop) {
   return make_key(drop == DropPolicy::probs ? std::fabs(pair.weight) : 0.0f, token);

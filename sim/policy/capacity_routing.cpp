@@ -4,15 +4,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "policy/index.h"
 #include "policy/lrmoe.h"
 
 namespace moeplan::policy {
 namespace {
 
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
 using Shares = std::vector<std::vector<std::int64_t>>;
-using Hosts = std::span<const std::vector<std::int32_t>>;
 
 // Pours `rows` over hosts as water over steps of height loads[host]; what does not fill a level goes to the lower
 // members.
@@ -48,7 +46,7 @@ struct Step {  // how a member was reached: rows of `expert` move from its host 
 };
 
 // Members that rows of `start` can be moved to, over any number of experts in between.
-std::vector<Step> reach(std::size_t start, Hosts hosts, const Shares& shares,
+std::vector<Step> reach(std::size_t start, HostLists hosts, const Shares& shares,
                         const std::vector<std::vector<std::pair<std::size_t, std::size_t>>>& instances) {
   std::vector<Step> steps(instances.size());
   std::vector<std::size_t> queue = {start};
@@ -70,7 +68,7 @@ std::vector<Step> reach(std::size_t start, Hosts hosts, const Shares& shares,
 // Pouring one expert after the other may leave the largest load above the smallest possible one. Rows are moved along
 // paths from a largest member to one with at least two rows less. When such a member reaches none, all rows on what it
 // reaches must stay there, and no spread has a smaller maximum.
-void level_out(Hosts hosts, Shares& shares, std::vector<std::int64_t>& loads) {
+void level_out(HostLists hosts, Shares& shares, std::vector<std::int64_t>& loads) {
   std::vector<std::vector<std::pair<std::size_t, std::size_t>>> instances(loads.size());
   for (std::size_t expert = 0; expert < hosts.size(); ++expert) {
     if (hosts[expert].size() < 2) continue;

@@ -6,11 +6,10 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "policy/index.h"
 
 namespace moeplan::policy {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 std::int32_t narrow(std::int64_t value) {
   MOEPLAN_CHECK(value >= 0 && value <= std::numeric_limits<std::int32_t>::max(), "rows of one pair of members");

@@ -7,14 +7,13 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "policy/index.h"
 #include "policy/placement.h"
 #include "policy/replicate.h"
 #include "policy/selection.h"
 
 namespace moeplan::policy {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 // Rows of each expert over all chunks. At home the instances stand in the order of the experts.
 std::vector<std::int64_t> expert_rows(const LayerDecision& decision, std::int64_t experts) {

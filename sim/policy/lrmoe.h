@@ -10,6 +10,8 @@
 // computed; backward keeps the pairs that quotas allow.
 namespace moeplan::policy {
 
+using HostLists = std::span<const std::vector<std::int32_t>>;  // of each expert, the members that hold it
+
 struct LrmoeSettings {
   // B: backward sends inputs and output gradients of the retained pairs again. A: pairs are selected in forward by
   // their router weight alone, their activations stay where they were computed, backward sends output gradients.
@@ -59,8 +61,7 @@ std::vector<std::int64_t> cap_levels(std::span<const std::int64_t> row_cap, std:
 // move off the largest member for as long as that lowers the maximum. Returns [expert][index in hosts[e]] rows. Never
 // to a member that does not host the expert.
 // held: rows that each member has already (empty: none), counted in the loads that are levelled.
-std::vector<std::vector<std::int64_t>> capacity_aware_routing(std::span<const std::int64_t> rows,
-                                                              std::span<const std::vector<std::int32_t>> hosts,
+std::vector<std::vector<std::int64_t>> capacity_aware_routing(std::span<const std::int64_t> rows, HostLists hosts,
                                                               std::int64_t members,
                                                               std::span<const std::int64_t> held = {});
 
@@ -68,10 +69,10 @@ std::vector<std::vector<std::int64_t>> capacity_aware_routing(std::span<const st
 inline constexpr double kNoMemoryLimit = -1;
 
 // Row cap per member: floor(tau * mean rows), and at most its memory rows: memory_rows (that a member's free memory can
-// hold at once; 0 leaves what min_rows and min_retained demand) less costs.instance_rows for each extra instance, in mode B times the
-// decision's chunks (backward holds one chunk at a time). Needs rows placed at home. Room that water_fill leaves on a
-// member goes to the pairs of its cut experts with the largest scores; within an expert the pairs with the largest
-// scores are kept, ties to the lower source, token, expert.
+// hold at once; 0 leaves what min_rows and min_retained demand) less costs.instance_rows for each extra instance, in
+// mode B times the decision's chunks (backward holds one chunk at a time). Needs rows placed at home. Room that
+// water_fill leaves on a member goes to the pairs of its cut experts with the largest scores; within an expert the
+// pairs with the largest scores are kept, ties to the lower source, token, expert.
 std::unique_ptr<Policy> make_lrmoe(const LrmoeSettings& settings, double memory_rows, const ReplicaCosts& costs = {});
 
 // Bytes of one retained row alive in backward, mode B: D (h + h + 2g + g + 2g + h).

@@ -4,12 +4,11 @@
 #include <cstddef>
 
 #include "base/check.h"
+#include "policy/index.h"
 #include "policy/lrmoe.h"
 
 namespace moeplan::policy {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 // Deals the rows of one expert from its sources to its instances: give(source, index in hosts, rows).
 template <class Give>

@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <limits>
 
+#include "policy/index.h"
+
 namespace moeplan::policy {
 namespace {
 
 constexpr std::size_t kTries = 4;
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 struct Outcome {                                // of one placement
   std::vector<std::int64_t> forward, backward;  // loads by member

@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "policy/index.h"
 #include "policy/pair_key.h"
 #include "policy/score.h"
 #include "policy/select_key.h"
 
 namespace moeplan::policy {
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 // Keys number tokens through the sources of the group, so a lower source also wins a tie.
 struct CutPair {  // a pair of an expert that does not keep everything

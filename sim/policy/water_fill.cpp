@@ -10,10 +10,8 @@
 namespace moeplan::policy {
 namespace {
 
-using Hosts = std::span<const std::vector<std::int32_t>>;
-
 // held: levels that the routing starts from; not part of the result.
-std::vector<std::int64_t> loads_of(std::span<const std::int64_t> rows, Hosts hosts, std::size_t members,
+std::vector<std::int64_t> loads_of(std::span<const std::int64_t> rows, HostLists hosts, std::size_t members,
                                    const std::vector<std::int64_t>& held) {
   std::vector<std::int64_t> loads(members, 0);
   if (std::all_of(hosts.begin(), hosts.end(), [](const auto& list) { return list.size() == 1; })) {

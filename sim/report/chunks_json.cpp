@@ -31,7 +31,7 @@ Json point_json(const search::ChunkPoint& point) {
           {"exposed_ep_s", e.mean.exposed_ep_s}};
 }
 
-Json stages_json(const search::Evaluation& adaptive) {
+Json adaptive_stages_json(const search::Evaluation& adaptive) {
   Json json = Json::array();
   for (const search::StageSummary& stage : adaptive.stages) {
     Json layers = stage.layer_count == 0 ? Json::array() : Json{stage.first_layer, stage.last_layer};
@@ -66,7 +66,7 @@ std::string chunks_json(const search::ChunkSweep& sweep) {
     json["curve"].push_back(point_json(point));
     if (point.rule == "adaptive") adaptive = &point.evaluation;
   }
-  json["stages"] = adaptive != nullptr ? stages_json(*adaptive) : Json::array();
+  json["stages"] = adaptive != nullptr ? adaptive_stages_json(*adaptive) : Json::array();
   json["chosen"] = chosen_json(sweep, adaptive);
   const auto& recommendation = sweep.recommendation;
   json["recommendation"] = {{"rule", recommendation.rule},

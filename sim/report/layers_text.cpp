@@ -11,7 +11,7 @@ namespace moeplan::report {
 namespace {
 
 using search::LayerMetric;
-std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }
+std::string exact_percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }
 
 std::string signed_fine(double fraction) { return fmt::format("{:+.2f} %", 100 * fraction); }
 
@@ -63,11 +63,11 @@ std::string summary_text(const search::LayerValidation& validation) {
     const auto of = [&](LayerMetric metric) { return s.errors[static_cast<std::size_t>(metric)]; };
     const double peak =
         std::max(of(LayerMetric::forward_peak).worst_absolute, of(LayerMetric::backward_peak).worst_absolute);
-    table.add({s.by, s.value, std::to_string(s.count), percent(of(LayerMetric::step_time).median_absolute),
-               percent(of(LayerMetric::step_time).worst_absolute),
-               percent(of(LayerMetric::forward_time).median_absolute),
-               percent(of(LayerMetric::backward_time).median_absolute), percent(peak),
-               percent(of(LayerMetric::reserved).worst_absolute)});
+    table.add({s.by, s.value, std::to_string(s.count), exact_percent(of(LayerMetric::step_time).median_absolute),
+               exact_percent(of(LayerMetric::step_time).worst_absolute),
+               exact_percent(of(LayerMetric::forward_time).median_absolute),
+               exact_percent(of(LayerMetric::backward_time).median_absolute), exact_percent(peak),
+               exact_percent(of(LayerMetric::reserved).worst_absolute)});
   }
   return table.empty() ? std::string() : "\nSizes of the errors\n" + table.text();
 }
@@ -86,7 +86,7 @@ std::string curve_text(const search::ChunkCurve& curve) {
   text += table.text();
   const auto form = [](const char* name, const search::ChunkCurve::Side& side) {
     return wrapped("  ", fmt::format("{}: {} + {} / chunks, at most {} off", name, base::format_gib(side.fixed_bytes),
-                                     base::format_gib(side.divided_bytes), percent(side.worst_residual)));
+                                     base::format_gib(side.divided_bytes), exact_percent(side.worst_residual)));
   };
   return text + form("Measured peak", curve.measured) + form("Predicted peak", curve.predicted);
 }

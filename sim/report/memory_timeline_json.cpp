@@ -13,8 +13,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using memory::MemoryEvent;
 
-// Names that stand once, events hold their numbers: in the order of their first use.
-class Names {
+// NumberedNames that stand once, events hold their numbers: in the order of their first use.
+class NumberedNames {
  public:
   std::size_t of(const std::string& name) {
     const auto [entry, is_new] = places_.try_emplace(name, list_.size());
@@ -42,7 +42,8 @@ const char* action_name(MemoryEvent::Action action) {
   return "";
 }
 
-std::string event_line(const search::MemoryTimeline& timeline, const MemoryEvent& event, Names& tensors, Names& ops) {
+std::string event_line(const search::MemoryTimeline& timeline, const MemoryEvent& event, NumberedNames& tensors,
+                       NumberedNames& ops) {
   // While loading nothing is timed.
   double host_s = 0, device_s = 0;
   std::string where = "null,null,null,null";
@@ -61,16 +62,16 @@ std::string event_line(const search::MemoryTimeline& timeline, const MemoryEvent
   const double offset = static_cast<double>(std::max<std::int64_t>(event.iteration, 0)) * timeline.step_s;
   return fmt::format("[{:.9f},{:.9f},\"{}\",{},\"{}\",{},{},\"{}\",{},{},\"{}\",{},{}]", offset + host_s,
                      offset + device_s, action_name(event.action), tensors.of(event.tensor),
-                     plan::tensor_kind_name(event.kind), event.bytes, event.address,
-                     memory::pool_name(event.pool), event.iteration, where,
-                     memory::phase_name(event.phase), event.allocated_bytes, event.reserved_bytes);
+                     plan::tensor_kind_name(event.kind), event.bytes, event.address, memory::pool_name(event.pool),
+                     event.iteration, where, memory::phase_name(event.phase), event.allocated_bytes,
+                     event.reserved_bytes);
 }
 
 }  // namespace
 
 std::string memory_timeline_json(const search::MemoryTimeline& timeline) {
   const memory::Reserved& reserved = timeline.memory.reserved;
-  Names tensors, ops;
+  NumberedNames tensors, ops;
   std::string events;
   for (const MemoryEvent& event : timeline.memory.events)
     events += (events.empty() ? "\n    " : ",\n    ") + event_line(timeline, event, tensors, ops);

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/format.h"
+#include "report/json_values.h"
 #include "report/report.h"
 #include "report/version.h"
 
@@ -8,8 +9,6 @@ namespace moeplan::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json row_json(const search::OperatorRow& row) {
   const measurements::Measurement& m = *row.measurement;

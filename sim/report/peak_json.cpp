@@ -3,9 +3,13 @@
 #include <nlohmann/json.hpp>
 
 namespace moeplan::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace
 
 nlohmann::ordered_json peak_place_json(const search::Evaluation& evaluation) {
-  using Json = nlohmann::ordered_json;
   const memory::RankMemory& worst = evaluation.worst;
   const memory::Peak& peak = worst.peak;
   return {{"rank", worst.rank},

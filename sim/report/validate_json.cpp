@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/format.h"
+#include "report/json_values.h"
 #include "report/report.h"
 #include "report/version.h"
 
@@ -11,9 +12,6 @@ using Json = nlohmann::ordered_json;
 using search::Compared;
 using search::ErrorSummary;
 using search::ValidationRow;
-
-Json value_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json compared_json(const Compared& compared) {
   return {{"measured", value_or_null(compared.measured)},

@@ -10,7 +10,6 @@
 namespace moeplan::routing {
 namespace {
 
-constexpr std::int64_t kMostTopK = 64;
 constexpr auto kMostIds = static_cast<std::int64_t>(kMostExperts);
 
 class ChoiceReader {

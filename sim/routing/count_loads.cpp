@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "routing/count_grid.h"
+#include "routing/count_rows.h"
 #include "routing/count_scaling.h"
 #include "routing/even_rows.h"
 #include "routing/loads.h"
@@ -15,10 +16,6 @@ namespace moeplan::routing {
 namespace {
 
 constexpr std::size_t kMostScalingNotes = 3;
-
-std::int64_t sum_of(std::span<const std::int64_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
 
 // What one row stands for: a row without a source counts all replicas together, one without a microbatch all
 // microbatches of a step. Its copies are spread over the tokens of all of them.

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <numeric>
+
 namespace moeplan::routing {
 
 std::string row_fault(std::span<const std::int64_t> counts) {
@@ -12,6 +14,10 @@ std::string row_fault(std::span<const std::int64_t> counts) {
     sum += counts[e];
   }
   return sum == 0 ? "all counts of the row are 0" : "";
+}
+
+std::int64_t sum_of(std::span<const std::int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
 }  // namespace moeplan::routing

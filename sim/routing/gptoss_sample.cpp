@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostTopK = 64, kMostLayers = 4096;
+constexpr std::int64_t kMostLayers = 4096;
 
 // "token_150" -> 150; nothing for other keys.
 std::optional<std::int64_t> number_after(std::string_view key, std::string_view prefix) {

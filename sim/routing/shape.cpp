@@ -7,13 +7,12 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "routing/count_rows.h"
 
 namespace moeplan::routing {
 namespace {
 
 constexpr std::int64_t kMostTokens = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kMostExperts = std::numeric_limits<std::uint16_t>::max();
-constexpr std::int64_t kMostTopK = 64;
 
 base::Where key(const char* name) { return {"", 0, 0, name}; }
 
@@ -33,7 +32,7 @@ void require_shape(const StepShape& shape) {
   require_range(faults, "data_parallel", shape.data_parallel, kAny);
   require_range(faults, "microbatches", shape.microbatches, kAny);
   require_range(faults, "moe_layers", shape.moe_layers, kAny);
-  require_range(faults, "experts", shape.experts, kMostExperts);
+  require_range(faults, "experts", shape.experts, static_cast<std::int64_t>(kMostExperts));
   require_range(faults, "top_k", shape.top_k, kMostTopK);
   faults.throw_if_any();
   if (shape.top_k > shape.experts) {

@@ -11,7 +11,7 @@ namespace moeplan::routing {
 namespace {
 
 // Keeps these draws apart from those of other users of the same seed.
-constexpr std::uint64_t kStream = std::uint64_t{0x10AD} << 48;
+constexpr std::uint64_t kSharesStream = std::uint64_t{0x10AD} << 48;
 
 // exp(x) for x <= 0 from the four basic operations alone: libm's last bit depends on the CPU. Relative error < 1e-15.
 double portable_exp(double x) {
@@ -29,7 +29,7 @@ std::vector<double> standardised_normals(std::int64_t experts, std::uint64_t see
   const base::Random random(seed);
   std::vector<double> z;
   for (std::int64_t e = 0; e < experts; ++e) {
-    z.push_back(random.normal(kStream + static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(e)));
+    z.push_back(random.normal(kSharesStream + static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(e)));
   }
   const double size = static_cast<double>(experts);
   const double mean = std::accumulate(z.begin(), z.end(), 0.0) / size;

@@ -5,16 +5,9 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "routing/count_rows.h"
 
 namespace moeplan::routing {
-namespace {
-
-std::int64_t sum_of(std::span<const std::int64_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
-
-}  // namespace
-
 double max_over_mean(std::span<const std::int64_t> counts) {
   return rank_max_over_mean(counts, static_cast<std::int64_t>(counts.size()));
 }

@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "scenario/import_megatron_given.h"
+#include "scenario/import_megatron_shell.h"
 
 // The dump of arguments that a run prints: "  num_layers ........ 4" between two lines of dashes.
 namespace moeplan::scenario {
@@ -9,8 +10,6 @@ namespace {
 
 constexpr std::string_view kHeader = "--- arguments ---";
 constexpr std::string_view kEnd = "--- end of arguments ---";
-
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0) text.remove_prefix(1);

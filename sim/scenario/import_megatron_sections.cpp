@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "scenario/overrides.h"
 #include "scenario/settings.h"
 
 namespace moeplan::scenario {
@@ -24,13 +25,8 @@ class Section {
   std::string text_;
 };
 
-// Double-quoted: layout strings hold signs that mean something in YAML.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : one_line(text, text.size()))
-    result += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
-  return result + "\"";
-}
+// Layout strings hold signs that mean something in YAML.
+std::string quoted_line(const std::string& text) { return quoted(one_line(text, text.size())); }
 
 // Virtual stages a rank, from any of the three options; 0 where none states it.
 std::int64_t virtual_stages(MegatronOptions& options, const Architecture& arch, std::int64_t pp) {
@@ -70,7 +66,7 @@ std::string parallel(MegatronOptions& options, const Architecture& arch) {
         "tensor parallelism without --sequence-parallel: not supported in this version, simulated with it");
   }
   if (const auto layout = options.text("pipeline_model_parallel_layout")) {
-    section.add("pipeline_model_parallel_layout", quoted(*layout));
+    section.add("pipeline_model_parallel_layout", quoted_line(*layout));
   }
   for (const char* key : {"decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"}) {
     if (const auto layers = options.integer(key)) section.add(key, *layers);

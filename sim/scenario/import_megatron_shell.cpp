@@ -14,10 +14,9 @@ namespace moeplan::scenario {
 namespace {
 
 constexpr std::size_t kMostCharacters = std::size_t{1} << 23;  // of all expansions together
-constexpr int kMostNesting = 16;
+constexpr int kMostExpansions = 16;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n'; }
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 // The words of one expansion: unquoted text is split at blanks, quoted text is not.
 struct Fields {
@@ -44,7 +43,7 @@ struct State {
 class Reader {
  public:
   Reader(const Text& source, State& state, int depth) : source_(source), state_(state), depth_(depth) {
-    if (depth > kMostNesting) fail(source.line(), "nested too deeply");
+    if (depth > kMostExpansions) fail(source.line(), "nested too deeply");
   }
 
   void run() {

@@ -1,4 +1,5 @@
 #pragma once
+#include <cctype>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct Shell {
 
 // Throws base::Error: quotes, braces or parentheses that do not close, text that grows beyond a bound.
 Shell read_shell(const std::string& text, const std::string& file);
+
+inline bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 std::vector<Text> split_words(const Text& text);  // at blanks
 

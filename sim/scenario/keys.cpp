@@ -227,4 +227,23 @@ std::pair<std::string, std::string> split_override(const std::string& text, cons
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+std::vector<std::pair<std::string, std::string>> split_overrides(const std::vector<std::string>& texts,
+                                                                 const std::string& option, base::Faults& faults) {
+  const auto collect = [&](const auto& action) {
+    try {
+      action();
+    } catch (const base::Error& error) {
+      faults.add(error);
+    }
+  };
+  std::vector<std::pair<std::string, std::string>> parts;
+  for (const std::string& text : texts) collect([&] { parts.push_back(split_override(text, option)); });
+  if (parts.size() == texts.size()) return parts;
+  for (const std::string& text : texts) {
+    const std::string key = text.substr(0, text.find('='));
+    if (!key.empty()) collect([&] { scenario_path(key, option + " " + text); });
+  }
+  return parts;
+}
+
 }  // namespace moeplan::scenario

@@ -16,7 +16,7 @@ constexpr double kWorkBytes = 4.0 * base::kGiB;
 constexpr double kMaxCount = 2147483647.0;   // 2^31 - 1: tokens and rows are numbered in 32 bits
 constexpr std::int64_t kMaxExperts = 65535;  // experts are numbered in 16 bits
 constexpr std::int64_t kMaxTopK = 64;
-constexpr double kMaxBytes = 1e17;  // of one rank: far above any device, far below 2^63
+constexpr double kMaxRankBytes = 1e17;  // of one rank: far above any device, far below 2^63
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -80,8 +80,9 @@ void check_sizes(const Scenario& scenario, const Places& places, base::Faults& f
   }
   if (faults.size() != before) return;
   const double bytes = most_bytes(scenario);
-  if (bytes > kMaxBytes) {
-    faults.add(seq, fmt::format("one rank may hold {:.3g} bytes: more than {:.0e} cannot be counted", bytes, kMaxBytes),
+  if (bytes > kMaxRankBytes) {
+    faults.add(seq,
+               fmt::format("one rank may hold {:.3g} bytes: more than {:.0e} cannot be counted", bytes, kMaxRankBytes),
                {}, {mbs, places.where("training.global_batch_size"), arch.where_hidden});
   }
 }

@@ -50,16 +50,6 @@ void replace(config::Node& root, const std::string& path, const Override& source
   }
 }
 
-// A double-quoted YAML text.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) result += c;
-  }
-  return result + "\"";
-}
-
 // A count of chunks means the fixed rule, bins mean the adaptive one: "--vary memfine.chunks=1,2,4" works on either.
 std::optional<std::string> implied_rule(const std::string& path) {
   if (path == std::string(kMemfine) + ".chunks") return "fixed";
@@ -68,6 +58,15 @@ std::optional<std::string> implied_rule(const std::string& path) {
 }
 
 }  // namespace
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) result += c;
+  }
+  return result + "\"";
+}
 
 Overrides sort_overrides(const std::vector<std::pair<std::string, std::string>>& given, base::Faults& faults) {
   Overrides result;

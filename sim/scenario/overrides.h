@@ -20,6 +20,9 @@ struct Overrides {
   std::vector<Override> scenario, model, hardware;  // each in the order given
 };
 
+// A double-quoted YAML text; control characters are left out.
+std::string quoted(const std::string& text);
+
 // Sorts them by document; an unknown key is a fault.
 Overrides sort_overrides(const std::vector<std::pair<std::string, std::string>>& given, base::Faults& faults);
 

@@ -12,8 +12,6 @@
 namespace moeplan::scenario {
 namespace {
 
-constexpr double kMaxBytes = 1e15;  // of one device: sums of such sizes stay exact in 64 bits
-
 struct Dtype {
   std::string name;
   std::int64_t bytes;
@@ -155,7 +153,7 @@ std::optional<std::int64_t> cublas_workspace_bytes(std::string_view text) {
     }
     if (pair[0] > 0 && pair[1] > kMost / pair[0]) return std::nullopt;
     bytes += pair[0] * pair[1] * 1024;
-    if (static_cast<double>(bytes) > kMaxBytes) return std::nullopt;
+    if (static_cast<double>(bytes) > kMaxDeviceBytes) return std::nullopt;
   }
   return bytes;
 }
@@ -176,7 +174,7 @@ void read_memory(config::Reader reader, Raw& raw) {
   }
   raw.memory.usable_fraction = reader.real_or("usable_fraction", raw.memory.usable_fraction, {0.0, 1.0, true});
   const std::optional<double> given =
-      reader.quantity_if("given_static_bytes", base::Dimension::bytes, {0.0, kMaxBytes, true});
+      reader.quantity_if("given_static_bytes", base::Dimension::bytes, {0.0, kMaxDeviceBytes, true});
   if (given) raw.memory.given_static_bytes = static_cast<std::int64_t>(*given);
   raw.memory.accounting = static_cast<Accounting>(reader.choice_or("accounting", accountings, 0));
   reader.finish();

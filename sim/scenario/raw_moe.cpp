@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::int64_t kMaxChunks = 4096;
 constexpr std::int64_t kMaxSeed = std::int64_t{1} << 62;
-constexpr double kMaxBytes = 1e15;
 constexpr std::int64_t kMaxInstances = 64;
 
 std::uint64_t read_seed(config::Reader& reader) {
@@ -50,7 +49,7 @@ policy::MemfineSettings read_memfine(config::Reader reader, Raw& raw) {
   }
   read_bins(reader, settings);
   settings.alpha = reader.real_or("alpha", settings.alpha, {0.0, 1.0, true});
-  const config::RealRange sizes{0.0, kMaxBytes, true};
+  const config::RealRange sizes{0.0, kMaxDeviceBytes, true};
   settings.planning_capacity_bytes =
       reader.quantity_if("planning_capacity", base::Dimension::bytes, sizes).value_or(0.0);
   settings.bytes_per_row = reader.quantity_if("bytes_per_row", base::Dimension::bytes, sizes).value_or(0.0);

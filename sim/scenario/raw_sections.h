@@ -10,6 +10,8 @@
 // Readers of the sections of a scenario, and how they refuse what this version does not do. For raw*.cpp only.
 namespace moeplan::scenario {
 
+inline constexpr double kMaxDeviceBytes = 1e15;  // of one device: sums of such sizes stay exact in 64 bits
+
 void read_parallel(config::Reader reader, Raw& raw);
 void read_training(config::Reader reader, Raw& raw);
 void read_optimizer(config::Reader reader, Raw& raw);

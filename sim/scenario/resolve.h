@@ -31,6 +31,9 @@ std::vector<std::pair<std::string, std::string>> scenario_keys();
 
 // "a.b=c" -> ("a.b", "c"); an Error naming the option when there is no '='.
 std::pair<std::string, std::string> split_override(const std::string& text, const std::string& option);
+// All of them. Where one cannot be split nothing is resolved, so the keys of all are checked here, in the same go.
+std::vector<std::pair<std::string, std::string>> split_overrides(const std::vector<std::string>& texts,
+                                                                 const std::string& option, base::Faults& faults);
 
 // Traces that were read once, shared by the variants of a sweep; keyed by path. Thread-safe.
 class TraceCache;

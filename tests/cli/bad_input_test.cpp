@@ -95,6 +95,19 @@ TEST_CASE("a bad override names the option") {
   CHECK(small("run", scenario, {"--data", folder.at("none")}).status == 2);
 }
 
+TEST_CASE("overrides that cannot be split and overrides of unknown keys are told at once, with the nearest name") {
+  const Folder folder;
+  const std::string scenario = folder.write("s.yaml", kSmall);
+  const std::string err = small("run", scenario, {"--set", "ep", "--set", "seq_lenght=1", "--set", "tp=1"}).err;
+  CHECK(holds(err, "--set ep: expected KEY=VALUE"));
+  CHECK(holds(err, "--set seq_lenght=1: unknown key 'seq_lenght'"));
+  CHECK(holds(err, "did you mean 'seq_length'?"));
+  CHECK_FALSE(holds(err, "unknown key 'ep'"));
+  CHECK_FALSE(holds(err, "--set tp=1"));
+  // A text without '=' is still the name of something: the nearest key is told beside.
+  CHECK(holds(small("run", scenario, {"--set", "seq_lenght"}).err, "did you mean 'seq_length'?"));
+}
+
 TEST_CASE("where JSON cannot be written is seen before the work") {
   const Folder folder;
   const std::string scenario = folder.write("s.yaml", kSmall);

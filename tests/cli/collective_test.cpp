@@ -32,15 +32,15 @@ TEST_CASE("collective all_to_all of a matrix prints both levels, the link that b
   CHECK(holds(text.out, "L0 (fullest link)   17.713392 ms"));
   CHECK(holds(text.out, "L1 is 8.6 % above L0"));
   CHECK(holds(text.out, "binding             nic receive of rank 22"));
-  const Result json = collective(plain({"all_to_all", "--bytes-matrix", kMatrix, "--json", "-"}, "4"));
-  const auto answer = nlohmann::json::parse(json.out);
+  const Result answered = collective(plain({"all_to_all", "--bytes-matrix", kMatrix, "--json", "-"}, "4"));
+  const auto answer = nlohmann::json::parse(answered.out);
   CHECK(answer["schema"] == "moeplan.collective/1");
   CHECK(answer["ranks"] == 64);
   CHECK(answer["l0_s"].get<double>() == doctest::Approx(17.713392e-3).epsilon(1e-6));
   CHECK(answer["l1_s"].get<double>() == doctest::Approx(19.231072e-3).epsilon(1e-3));
   CHECK(answer["binding"] == "nic receive of rank 22");
   CHECK(answer["slack"].get<double>() > 0);
-  CHECK(collective(plain({"all_to_all", "--bytes-matrix", kMatrix, "--json", "-"}, "4")).out == json.out);
+  CHECK(collective(plain({"all_to_all", "--bytes-matrix", kMatrix, "--json", "-"}, "4")).out == answered.out);
 }
 
 TEST_CASE("collective all_to_all takes one size for all pairs, with its unit or in bytes") {

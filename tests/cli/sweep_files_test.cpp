@@ -14,7 +14,7 @@ using nlohmann::json;
 
 namespace {
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> rows_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
@@ -32,8 +32,8 @@ TEST_CASE("a sweep writes its rows as CSV and as JSON lines, in the order and wi
                                "--jsonl", folder.at("r.jsonl")});
   CHECK(result.status == 0);
   const json document = json::parse(content_of(folder.at("r.json")));
-  const std::vector<std::string> csv = lines_of(content_of(folder.at("r.csv")));
-  const std::vector<std::string> jsonl = lines_of(content_of(folder.at("r.jsonl")));
+  const std::vector<std::string> csv = rows_of(content_of(folder.at("r.csv")));
+  const std::vector<std::string> jsonl = rows_of(content_of(folder.at("r.jsonl")));
   REQUIRE(document["rows"].size() == 3);
   REQUIRE(csv.size() == 4);
   REQUIRE(jsonl.size() == 3);
@@ -59,7 +59,7 @@ TEST_CASE("values and errors with commas, quotes and line breaks stay one cell o
   const Result result =
       small("sweep", scenario, {"--vary", "memfine.bins=[1, 2],[\"x\"]", "--csv", folder.at("r.csv")});
   CHECK(result.status == 0);
-  const std::vector<std::string> csv = lines_of(content_of(folder.at("r.csv")));
+  const std::vector<std::string> csv = rows_of(content_of(folder.at("r.csv")));
   REQUIRE(csv.size() == 3);
   CHECK(csv[1].starts_with("\"[1, 2]\","));
   CHECK(csv[2].starts_with("\"[\"\"x\"\"]\","));
@@ -106,7 +106,7 @@ TEST_CASE("rows go to the file when nobody reads standard output") {
   std::ostringstream out, err;
   out.setstate(std::ios::badbit);  // a closed pipe
   CHECK(run({"sweep", scenario, "--data", kData, "--vary", "ep=2,4", "--csv", folder.at("r.csv")}, out, err) == 0);
-  CHECK(lines_of(content_of(folder.at("r.csv"))).size() == 3);
+  CHECK(rows_of(content_of(folder.at("r.csv"))).size() == 3);
 }
 
 TEST_CASE("--json must not replace the file of a part of a trace") {

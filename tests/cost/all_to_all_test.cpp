@@ -10,12 +10,11 @@ using namespace moeplan;
 using cost::all_to_all_time;
 using cost::AllToAllTime;
 using cost::test::first_ranks;
+using cost::test::uniform_bytes;
 using doctest::Approx;
 using Matrix = std::vector<std::int64_t>;
 
 namespace {
-
-Matrix uniform(std::size_t members, std::int64_t bytes) { return Matrix(members * members, bytes); }
 
 Matrix random_matrix(std::size_t members, std::uint64_t seed) {
   const base::Random random(seed);
@@ -50,7 +49,7 @@ double port_bound(const Matrix& bytes, const std::vector<std::int64_t>& ranks, c
 TEST_CASE("nothing to send takes no time") {
   const auto profile = cost::test::round_profile();
   const topology::Cluster cluster(profile, 16);
-  const AllToAllTime time = all_to_all_time(uniform(16, 0), first_ranks(16), cluster, profile);
+  const AllToAllTime time = all_to_all_time(uniform_bytes(16, 0), first_ranks(16), cluster, profile);
   CHECK(time.total_s == 0);
   CHECK(time.finish_s == std::vector<double>(16, 0.0));
   CHECK(time.binding.empty());
@@ -62,7 +61,7 @@ TEST_CASE("one node by hand") {
   // 6 us; latency 2 us. The local MB is copied at 1 TB/s / 2 in 2 us.
   const auto profile = cost::test::round_profile();
   const topology::Cluster cluster(profile, 8);
-  const AllToAllTime time = all_to_all_time(uniform(4, 1000000), first_ranks(4), cluster, profile);
+  const AllToAllTime time = all_to_all_time(uniform_bytes(4, 1000000), first_ranks(4), cluster, profile);
   CHECK(time.total_s == Approx(38e-6));
   for (const double finish : time.finish_s) CHECK(finish == Approx(38e-6));
   CHECK(time.binding == "scale-up send of rank 0");
@@ -74,7 +73,7 @@ TEST_CASE("two nodes by hand: the NIC binds") {
   // Scale-up: 7 messages, 0.7 MB + 7 x 200 kB at 100 GB/s = 21 us, latency 2 us.
   const auto profile = cost::test::round_profile();
   const topology::Cluster cluster(profile, 16);
-  const AllToAllTime time = all_to_all_time(uniform(16, 100000), first_ranks(16), cluster, profile);
+  const AllToAllTime time = all_to_all_time(uniform_bytes(16, 100000), first_ranks(16), cluster, profile);
   CHECK(time.total_s == Approx(130e-6));
   CHECK(time.binding == "nic send of rank 0");
 }
@@ -82,16 +81,16 @@ TEST_CASE("two nodes by hand: the NIC binds") {
 TEST_CASE("GPUs that share a NIC add up: a GPU with several NICs uses them all") {
   const auto shared_profile = cost::test::round_profile(8, 4);  // two GPUs a NIC: 240 us + 10 us
   const topology::Cluster shared(shared_profile, 16);
-  const AllToAllTime half = all_to_all_time(uniform(16, 100000), first_ranks(16), shared, shared_profile);
+  const AllToAllTime half = all_to_all_time(uniform_bytes(16, 100000), first_ranks(16), shared, shared_profile);
   CHECK(half.total_s == Approx(250e-6));
   CHECK(half.binding == "nic send of rank 0 (NIC shared by 2 ranks)");
   // every second GPU takes part: one a NIC again; 4 messages: 0.4 MB + 200 kB at 10 GB/s = 60 us, latency 10 us
-  const AllToAllTime alone = all_to_all_time(uniform(8, 100000), first_ranks(8, 2), shared, shared_profile);
+  const AllToAllTime alone = all_to_all_time(uniform_bytes(8, 100000), first_ranks(8, 2), shared, shared_profile);
   CHECK(alone.total_s == Approx(70e-6));
   CHECK(alone.binding == "nic send of rank 0");
   const auto many_profile = cost::test::round_profile(8, 32);  // 40 GB/s a GPU: 30 us + 10 us
   const topology::Cluster many(many_profile, 16);
-  CHECK(all_to_all_time(uniform(16, 100000), first_ranks(16), many, many_profile).total_s == Approx(40e-6));
+  CHECK(all_to_all_time(uniform_bytes(16, 100000), first_ranks(16), many, many_profile).total_s == Approx(40e-6));
 }
 
 TEST_CASE("a hot receiver binds, finishes last, and says by how much") {
@@ -99,7 +98,7 @@ TEST_CASE("a hot receiver binds, finishes last, and says by how much") {
   // Rank 2 receives 3 MB + 3 x 50 kB at 10 GB/s = 315 us, latency 10 us. Rank 0 sends 1.2 MB + 150 kB: 135 + 10 us.
   const auto profile = cost::test::round_profile(1, 1);
   const topology::Cluster cluster(profile, 4);
-  Matrix bytes = uniform(4, 100000);
+  Matrix bytes = uniform_bytes(4, 100000);
   for (std::size_t i = 0; i < 4; ++i) bytes[i * 4 + 2] = 1000000;
   const AllToAllTime time = all_to_all_time(bytes, first_ranks(4), cluster, profile);
   CHECK(time.total_s == Approx(325e-6));
@@ -188,9 +187,9 @@ TEST_CASE("H200: 8-GPU all-to-all reaches 311 GB/s of bus bandwidth at 512 MiB, 
   const auto profile = cost::test::shipped("h200-sxm");
   const topology::Cluster cluster(profile, 8);
   const double sent = 7.0 * 64 * 1024 * 1024;
-  const AllToAllTime large = all_to_all_time(uniform(8, 64 << 20), first_ranks(8), cluster, profile);
+  const AllToAllTime large = all_to_all_time(uniform_bytes(8, 64 << 20), first_ranks(8), cluster, profile);
   CHECK(sent / large.total_s == Approx(311e9).epsilon(0.02));
-  const AllToAllTime small = all_to_all_time(uniform(8, 64), first_ranks(8), cluster, profile);
+  const AllToAllTime small = all_to_all_time(uniform_bytes(8, 64), first_ranks(8), cluster, profile);
   CHECK(small.total_s > 7e-6);
   CHECK(small.total_s < 10e-6);
 }
@@ -200,7 +199,7 @@ TEST_CASE("H100: all-to-all over 2 to 32 nodes lies within a third of the measur
   const auto profile = cost::test::shipped("h100-sxm");
   const topology::Cluster cluster(profile, 256);
   const auto time = [&](std::int64_t ranks, std::int64_t total) {
-    return all_to_all_time(uniform(static_cast<std::size_t>(ranks), total / ranks), first_ranks(ranks), cluster,
+    return all_to_all_time(uniform_bytes(static_cast<std::size_t>(ranks), total / ranks), first_ranks(ranks), cluster,
                            profile)
         .total_s;
   };

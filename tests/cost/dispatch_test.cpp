@@ -11,24 +11,23 @@ using namespace moeplan;
 using cost::dispatch_time_s;
 using cost::DispatchKernel;
 using cost::distinct_ranks;
+using cost::test::assumed;
 using cost::test::first_ranks;
 using doctest::Approx;
 using Matrix = std::vector<std::int64_t>;
 
 namespace {
 
-topology::Value value(double number) { return {number, topology::Evidence::assumed, "test"}; }
-
 // 10 us and 10 GB/s a multiprocessor up to 100 GB/s; combine 20 us, 5 and 50 GB/s. NICs of 10 GB/s, 10 us.
 topology::HardwareProfile round_kernels() {
   topology::HardwareProfile profile = cost::test::round_profile();
-  profile.dispatch.launch = value(10e-6);
-  profile.dispatch.rate_per_sm = value(10e9);
-  profile.dispatch.cap = value(100e9);
-  profile.dispatch.combine_launch = value(20e-6);
-  profile.dispatch.combine_rate_per_sm = value(5e9);
-  profile.dispatch.combine_cap = value(50e9);
-  profile.dispatch.sms = value(8);
+  profile.dispatch.launch = assumed(10e-6);
+  profile.dispatch.rate_per_sm = assumed(10e9);
+  profile.dispatch.cap = assumed(100e9);
+  profile.dispatch.combine_launch = assumed(20e-6);
+  profile.dispatch.combine_rate_per_sm = assumed(5e9);
+  profile.dispatch.combine_cap = assumed(50e9);
+  profile.dispatch.sms = assumed(8);
   return profile;
 }
 
@@ -68,14 +67,14 @@ TEST_CASE("a dispatch inside one node by hand") {
 
 TEST_CASE("a cost of each token on the multiprocessors, and the join with the launch, by hand") {
   auto profile = round_kernels();
-  profile.dispatch.token_cost = value(100e-9);
+  profile.dispatch.token_cost = assumed(100e-9);
   const topology::Cluster cluster(profile, 16);
   DispatchKernel kernel{.row_bytes = 1000, .experts = 4, .top_k = 2};
   // As above, 12.5 us of bytes; 600 tokens of 100 ns over 8 multiprocessors are 7.5 us; 10 us of launch.
   CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) == Approx(30e-6));
   kernel.sms = 20;  // 10 us at the cap, 3 us of tokens
   CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) == Approx(23e-6));
-  profile.dispatch.exponent = value(2);
+  profile.dispatch.exponent = assumed(2);
   CHECK(dispatch_time_s(kernel, Matrix(4, 600), first_ranks(2), cluster, profile) ==
         Approx(std::sqrt(13.0 * 13 + 100) * 1e-6));
   kernel.combine = true;  // has keys of its own

@@ -8,28 +8,26 @@ using cost::all_to_all_time;
 using cost::Collective;
 using cost::collective_time_s;
 using cost::send_time_s;
+using cost::test::assumed;
 using cost::test::first_ranks;
+using cost::test::uniform_bytes;
 using doctest::Approx;
 using Matrix = std::vector<std::int64_t>;
 
 namespace {
 
-topology::Value value(double number) { return {number, topology::Evidence::assumed, "test"}; }
-
 topology::HardwareProfile oversubscribed(double ratio, double gpus_per_leaf = 16) {
   topology::HardwareProfile profile = cost::test::round_profile();
-  profile.network.oversubscription = value(ratio);
-  profile.network.gpus_per_leaf = value(gpus_per_leaf);
+  profile.network.oversubscription = assumed(ratio);
+  profile.network.gpus_per_leaf = assumed(gpus_per_leaf);
   return profile;
 }
-
-Matrix uniform(std::size_t members, std::int64_t bytes) { return Matrix(members * members, bytes); }
 
 }  // namespace
 
 TEST_CASE("a domain of several hosts is one fast island") {
   auto profile = cost::test::round_profile(4, 4);
-  profile.network.scale_up_domain = value(8);
+  profile.network.scale_up_domain = assumed(8);
   const topology::Cluster cluster(profile, 16);
   const auto one_host = cost::test::round_profile(8, 8);
   const topology::Cluster reference(one_host, 16);
@@ -38,8 +36,8 @@ TEST_CASE("a domain of several hosts is one fast island") {
   CHECK(send_time_s(1e6, 3, 11, cluster, profile) == Approx(115e-6));
   for (const std::size_t members : {std::size_t{8}, std::size_t{16}}) {
     const auto ranks = first_ranks(static_cast<std::int64_t>(members));
-    CHECK(all_to_all_time(uniform(members, 1 << 20), ranks, cluster, profile).finish_s ==
-          all_to_all_time(uniform(members, 1 << 20), ranks, reference, one_host).finish_s);
+    CHECK(all_to_all_time(uniform_bytes(members, 1 << 20), ranks, cluster, profile).finish_s ==
+          all_to_all_time(uniform_bytes(members, 1 << 20), ranks, reference, one_host).finish_s);
   }
 }
 
@@ -48,8 +46,8 @@ TEST_CASE("leaves that are not oversubscribed change nothing") {
   const auto leaves = oversubscribed(1);
   const topology::Cluster cluster(plain, 64), with_leaves(leaves, 64);
   const auto ranks = first_ranks(64);
-  CHECK(all_to_all_time(uniform(64, 100000), ranks, cluster, plain).finish_s ==
-        all_to_all_time(uniform(64, 100000), ranks, with_leaves, leaves).finish_s);
+  CHECK(all_to_all_time(uniform_bytes(64, 100000), ranks, cluster, plain).finish_s ==
+        all_to_all_time(uniform_bytes(64, 100000), ranks, with_leaves, leaves).finish_s);
   CHECK(collective_time_s(Collective::all_reduce, 1e9, ranks, cluster, plain) ==
         collective_time_s(Collective::all_reduce, 1e9, ranks, with_leaves, leaves));
 }
@@ -59,18 +57,18 @@ TEST_CASE("all-to-all over two oversubscribed leaves by hand") {
   // 40 GB/s: 6400 us, and 10 us of latency. A NIC sends 24 x (1 MB + 50 kB) over 10 GB/s: 2520 us.
   const auto profile = oversubscribed(4);
   const topology::Cluster cluster(profile, 32);
-  const auto time = all_to_all_time(uniform(32, 1000000), first_ranks(32), cluster, profile);
+  const auto time = all_to_all_time(uniform_bytes(32, 1000000), first_ranks(32), cluster, profile);
   CHECK(time.total_s == Approx(6410e-6));
   CHECK(time.binding == "uplinks of pod 0");
   CHECK(time.slack_s == Approx(0).epsilon(1e-9));  // downlinks carry as much
   // 16 ranks of one leaf do not reach the spine: 8 x (1 MB + 50 kB) over a NIC
-  CHECK(all_to_all_time(uniform(16, 1000000), first_ranks(16), cluster, profile).total_s == Approx(850e-6));
+  CHECK(all_to_all_time(uniform_bytes(16, 1000000), first_ranks(16), cluster, profile).total_s == Approx(850e-6));
 }
 
 TEST_CASE("a member without traffic beyond the leaf does not wait for the uplinks") {
   const auto profile = oversubscribed(100);
   const topology::Cluster cluster(profile, 32);
-  Matrix bytes = uniform(32, 0);
+  Matrix bytes = uniform_bytes(32, 0);
   bytes[0 * 32 + 16] = 1000000;  // crosses
   bytes[1 * 32 + 2] = 1000000;   // inside a node
   const auto time = all_to_all_time(bytes, first_ranks(32), cluster, profile);
@@ -106,12 +104,12 @@ TEST_CASE("oversubscription and poor health are never faster") {
   for (const double ratio : {1.0, 1.5, 2.0, 8.0}) {
     const auto profile = oversubscribed(ratio), worse = oversubscribed(ratio * 1.5);
     auto sick = profile;
-    sick.network.health = value(0.5);
+    sick.network.health = assumed(0.5);
     const topology::Cluster cluster(profile, 64), worse_cluster(worse, 64), sick_cluster(sick, 64);
     const auto ranks = first_ranks(64);
-    const double time = all_to_all_time(uniform(64, 300000), ranks, cluster, profile).total_s;
-    CHECK(all_to_all_time(uniform(64, 300000), ranks, worse_cluster, worse).total_s >= time);
-    CHECK(all_to_all_time(uniform(64, 300000), ranks, sick_cluster, sick).total_s > time);
+    const double time = all_to_all_time(uniform_bytes(64, 300000), ranks, cluster, profile).total_s;
+    CHECK(all_to_all_time(uniform_bytes(64, 300000), ranks, worse_cluster, worse).total_s >= time);
+    CHECK(all_to_all_time(uniform_bytes(64, 300000), ranks, sick_cluster, sick).total_s > time);
   }
 }
 
@@ -122,7 +120,8 @@ TEST_CASE("NVL72: all-to-all falls off a cliff between racks, by about the ratio
   const auto bus = [&](std::int64_t ranks) {
     const std::int64_t pair = (std::int64_t{8} << 30) / ranks;
     const double time =
-        all_to_all_time(uniform(static_cast<std::size_t>(ranks), pair), first_ranks(ranks), cluster, profile).total_s;
+        all_to_all_time(uniform_bytes(static_cast<std::size_t>(ranks), pair), first_ranks(ranks), cluster, profile)
+            .total_s;
     return static_cast<double>(pair * (ranks - 1)) / time;
   };
   CHECK(bus(64) == Approx(623e9).epsilon(0.1));

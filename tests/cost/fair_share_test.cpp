@@ -21,7 +21,7 @@ FlowClasses classes(const std::vector<double>& capacity, const std::vector<test:
 }
 
 // Numbers in [0, 1) from a counter.
-double drawn(std::uint64_t seed, std::uint64_t at) {
+double drawn_at(std::uint64_t seed, std::uint64_t at) {
   std::uint64_t x = seed * 0x9e3779b97f4a7c15ULL + at;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
@@ -66,12 +66,12 @@ TEST_CASE(
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const std::size_t links = 3 + seed % 7, count = 5 + seed % 30;
     std::vector<double> capacity(links), load(links);
-    for (std::size_t l = 0; l < links; ++l) capacity[l] = 10 + 90 * drawn(seed, l);
+    for (std::size_t l = 0; l < links; ++l) capacity[l] = 10 + 90 * drawn_at(seed, l);
     std::vector<test::PlainFlow> flows(count);
     for (std::size_t f = 0; f < count; ++f) {
-      flows[f].bytes = 1 + 1000 * drawn(seed, 100 + f) * drawn(seed, 200 + f);
+      flows[f].bytes = 1 + 1000 * drawn_at(seed, 100 + f) * drawn_at(seed, 200 + f);
       for (std::size_t l = 0; l < links; ++l)
-        if (l == f % links || drawn(seed, 1000 + f * links + l) < 0.3) flows[f].links.push_back(l);
+        if (l == f % links || drawn_at(seed, 1000 + f * links + l) < 0.3) flows[f].links.push_back(l);
       for (const std::size_t l : flows[f].links) load[l] += flows[f].bytes;
     }
     double bound = 0;

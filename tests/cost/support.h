@@ -16,6 +16,13 @@ inline topology::HardwareProfile shipped(const std::string& id) {
   return profile;
 }
 
+inline topology::Value assumed(double number) { return {number, topology::Evidence::assumed, "test"}; }
+
+// The same bytes from every member to every member.
+inline std::vector<std::int64_t> uniform_bytes(std::size_t members, std::int64_t bytes) {
+  return std::vector<std::int64_t>(members * members, bytes);
+}
+
 // Of single operations: without what power and steps leave of their rates.
 inline topology::HardwareProfile burst(const std::string& id) {
   topology::HardwareProfile profile = shipped(id);

@@ -11,7 +11,7 @@ const std::string kData = MOEPLAN_SOURCE_DIR "/tests/data/measurements/";
 const std::string kHead = "id,gpu,op,dtype,m,n,k,time_us\n";
 
 MeasurementTable table_of(const std::string& name) { return read_measurements(kData + name + ".csv"); }
-Measurement row_of(const std::string& line) { return parse_measurements(kHead + line + "\n", "t.csv").rows.at(0); }
+Measurement csv_row(const std::string& line) { return parse_measurements(kHead + line + "\n", "t.csv").rows.at(0); }
 std::string message_of(const std::string& text) {
   try {
     parse_measurements(text, "t.csv");
@@ -136,7 +136,7 @@ TEST_CASE("collectives, dispatch kernels and memory-bound operations") {
 
 TEST_CASE("broken cells make the row an error that names file, line, column and what was found") {
   const auto error_of = [](const std::string& line, const std::string& expected) {
-    const Measurement row = row_of(line);
+    const Measurement row = csv_row(line);
     CHECK(row.status == Status::error);
     CHECK_MESSAGE(holds(row.reason, expected), row.reason);
   };
@@ -148,16 +148,16 @@ TEST_CASE("broken cells make the row an error that names file, line, column and 
   error_of("A,H200,gemm,bf16,64,64", "t.csv:2: 6 cells, but the header has 8");
   error_of("A,,gemm,bf16,64,64,64,5", "expected the GPU");
   // All faults of a row at once.
-  const Measurement row = row_of("A,H200,gemm,bf16,x,y,64,-1");
+  const Measurement row = csv_row("A,H200,gemm,bf16,x,y,64,-1");
   CHECK(row.faults.size() == 3);
-  CHECK(row_of("A,H200,gemm,bf16,1,1,1,1e-9").status == Status::ok);
+  CHECK(csv_row("A,H200,gemm,bf16,1,1,1,1e-9").status == Status::ok);
 }
 
 TEST_CASE("types, kinds and times that nobody models set the row aside") {
-  CHECK(holds(row_of("A,H200,gemm,int4,64,64,64,5").reason, "no cost model has the type 'int4'"));
-  CHECK(holds(row_of("A,H200,conv2d,bf16,64,64,64,5").reason, "no cost model describes 'conv2d'"));
-  CHECK(holds(row_of("A,H200,gemm,bf16,64,64,64,").reason, "no time is stated"));
-  CHECK(row_of("A,H200,conv2d,bf16,64,64,64,5").status == Status::skipped);
+  CHECK(holds(csv_row("A,H200,gemm,int4,64,64,64,5").reason, "no cost model has the type 'int4'"));
+  CHECK(holds(csv_row("A,H200,conv2d,bf16,64,64,64,5").reason, "no cost model describes 'conv2d'"));
+  CHECK(holds(csv_row("A,H200,gemm,bf16,64,64,64,").reason, "no time is stated"));
+  CHECK(csv_row("A,H200,conv2d,bf16,64,64,64,5").status == Status::skipped);
 }
 
 TEST_CASE("JSON lines hold the same fields, and rows of each group as a list") {

@@ -13,7 +13,7 @@ using namespace moeplan;
 using moeplan::test::Small;
 
 namespace {
-std::int64_t up(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
+std::int64_t aligned(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
 }  // namespace
 
 TEST_CASE("allocations are rounded up to 512 bytes") {
@@ -27,15 +27,16 @@ TEST_CASE("what a microbatch keeps, by hand: one more microbatch in flight costs
   // tiny-dense: h 64, g 128, 4 heads of 16, 2 key-value heads, V 1024 padded; T = 256 tokens, bf16. gpipe holds all
   // microbatches at once.
   const std::int64_t t = 256, h = 64, g = 128, a = 4, kv = 2, d = 16, v = 1024;
-  const std::int64_t layer = up(2 * t * h)                             // layer input
-                             + up(2 * t * h) + up(4 * t)               // attention norm: output, statistics
-                             + up(2 * t * a * d) + up(2 * t * kv * d)  // rotated query and key
-                             + up(2 * t * kv * d)                      // value, copied out of qkv
-                             + up(2 * t * a * d) + up(4 * t * a)       // attention output, log-sum-exp
-                             + up(2 * t * h)                           // residual after attention
-                             + up(2 * t * h) + up(4 * t)               // MLP norm
-                             + up(2 * t * 2 * g) + up(2 * t * g);      // gate-up, activation
-  const std::int64_t head = up(2 * t * h) + up(2 * t * h) + up(4 * t) + up(4 * t * v);  // the bf16 logits are gone
+  const std::int64_t layer = aligned(2 * t * h)                                  // layer input
+                             + aligned(2 * t * h) + aligned(4 * t)               // attention norm: output, statistics
+                             + aligned(2 * t * a * d) + aligned(2 * t * kv * d)  // rotated query and key
+                             + aligned(2 * t * kv * d)                           // value, copied out of qkv
+                             + aligned(2 * t * a * d) + aligned(4 * t * a)       // attention output, log-sum-exp
+                             + aligned(2 * t * h)                                // residual after attention
+                             + aligned(2 * t * h) + aligned(4 * t)               // MLP norm
+                             + aligned(2 * t * 2 * g) + aligned(2 * t * g);      // gate-up, activation
+  const std::int64_t head =
+      aligned(2 * t * h) + aligned(2 * t * h) + aligned(4 * t) + aligned(4 * t * v);  // the bf16 logits are gone
   Small small;
   small.model = "tiny-dense";
   small.ep = 1;
@@ -53,11 +54,11 @@ TEST_CASE("what a MoE layer keeps, by hand: rows that arrived, rows that were se
   // tiny-moe: E 8, top-2, g 32, ep 2: balanced, a rank sends 512 copies and receives 512. Against the dense layer of
   // the same model: no gate-up and activation of 128.
   const std::int64_t t = 256, h = 64, experts = 8, ge = 32, rows = 512;
-  const std::int64_t routed = up(4 * t * experts) * 2 + up(t * experts)     // scores, probabilities, map
-                              + up(8 * rows) + up(8 * rows)                 // row map, sort map
-                              + up(2 * rows * h) + up(4 * rows)             // expert input, probabilities
-                              + up(2 * rows * 2 * ge) + up(2 * rows * ge);  // gate-up, activation
-  const std::int64_t dense_mlp = up(2 * t * 2 * 128) + up(2 * t * 128);
+  const std::int64_t routed = aligned(4 * t * experts) * 2 + aligned(t * experts)     // scores, probabilities, map
+                              + aligned(8 * rows) + aligned(8 * rows)                 // row map, sort map
+                              + aligned(2 * rows * h) + aligned(4 * rows)             // expert input, probabilities
+                              + aligned(2 * rows * 2 * ge) + aligned(2 * rows * ge);  // gate-up, activation
+  const std::int64_t dense_mlp = aligned(2 * t * 2 * 128) + aligned(2 * t * 128);
   Small moe, dense;
   moe.schedule = dense.schedule = "gpipe";
   dense.model = "tiny-dense";
@@ -132,7 +133,8 @@ TEST_CASE("mode A keeps q rows where the baseline keeps all, by hand") {
   // sort map 8, gate-up 4 g_e, activation 2 g_e; a sent row: row map 8. h 64, g_e 32.
   const std::int64_t h = 64, ge = 32;
   auto routed_rows = [&](std::int64_t in, std::int64_t out) {
-    return up(2 * in * h) + up(4 * in) + up(8 * in) + up(4 * in * ge) + up(2 * in * ge) + up(8 * out);
+    return aligned(2 * in * h) + aligned(4 * in) + aligned(8 * in) + aligned(4 * in * ge) + aligned(2 * in * ge) +
+           aligned(8 * out);
   };
   Small small;
   small.schedule = "gpipe";
@@ -251,7 +253,7 @@ TEST_CASE("a slow replay with a set of live tensors gives the same peak") {
       const auto& block = plan.blocks[static_cast<std::size_t>(visit.block)];
       for (const auto& op : visit.direction == schedule::Direction::forward ? block.forward : block.backward) {
         for (auto id : op.allocates)
-          live.push_back({visit.microbatch, visit.slot, id, up(plan.bytes(block.tensors[id].size, visit, rank))});
+          live.push_back({visit.microbatch, visit.slot, id, aligned(plan.bytes(block.tensors[id].size, visit, rank))});
         std::int64_t sum = 0;
         for (const auto& l : live) sum += l.bytes;
         peak = std::max(peak, sum);
@@ -285,7 +287,7 @@ TEST_CASE("norms on queries and keys keep copies of their inputs and fp32 statis
     };
     return peak(3) - peak(2);
   };
-  CHECK(kept("tiny-qknorm") - kept("tiny-dense") == 2 * (up(2 * 256 * (4 + 2) * 16) + up(4 * 256 * (4 + 2))));
+  CHECK(kept("tiny-qknorm") - kept("tiny-dense") == 2 * (aligned(2 * 256 * (4 + 2) * 16) + aligned(4 * 256 * (4 + 2))));
 }
 
 TEST_CASE("bf16 gradients are widened for the owned shard in the step") {
@@ -295,7 +297,7 @@ TEST_CASE("bf16 gradients are widened for the owned shard in the step") {
   const auto memory = memory::replay(plan, 0);
   const auto p = plan::stage_parameters(*plan.scenario, 0);
   CHECK(memory.phase_peak_bytes[static_cast<std::size_t>(memory::Phase::steady_optimizer_step)] ==
-        memory.static_bytes + up(4 * (p.dense / 4 + p.experts / 2)));
+        memory.static_bytes + aligned(4 * (p.dense / 4 + p.experts / 2)));
 }
 
 TEST_CASE(

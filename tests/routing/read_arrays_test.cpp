@@ -31,7 +31,7 @@ std::string npy(const std::string& descr, const std::string& shape, const std::v
 }
 
 Trace parse(const std::string& bytes, const std::string& part = {}) { return parse_npy_trace(bytes, {"a.npy", part}); }
-std::string fault_of(const std::string& bytes, const std::string& part = {}) {
+std::string array_fault(const std::string& bytes, const std::string& part = {}) {
   return error_of([&] { parse(bytes, part); });
 }
 std::string fault_of_file(const std::string& path) {
@@ -76,10 +76,10 @@ TEST_CASE("a token without a route is left out of all layers and counted") {
   const auto loads = make_token_loads(std::make_shared<TokenTrace>(trace), {4, 1, 1, 1, 2, 6, 2}, Resample::lines, 1);
   CHECK(contains(loads->describe().source, "1 token without a route left out"));
   // Unless the file says what stands for "no route", an id below 0 is a fault.
-  CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(2, 1, 2)", {0, 1, -1, -1})),
+  CHECK(contains(array_fault(npy<std::int32_t>("<i4", "(2, 1, 2)", {0, 1, -1, -1})),
                  "a.npy: routed_experts[1, 0]: expected ids from 0 to 65534, got -1"));
   // 2^64 - 1, as someone's "no route" in unsigned integers.
-  CHECK(contains(fault_of(npy<std::uint64_t>("<u8", "(1, 1, 1)", {~std::uint64_t{0}})),
+  CHECK(contains(array_fault(npy<std::uint64_t>("<u8", "(1, 1, 1)", {~std::uint64_t{0}})),
                  "a.npy: routed_experts[0, 0]: expected ids from 0 to 65534, got 18446744073709551615"));
 }
 
@@ -100,7 +100,8 @@ TEST_CASE("counts have axes for steps, microbatches and sources by the number of
   CHECK(three.rows[1].step == 1);
   const CountTrace five = std::get<CountTrace>(parse(npy<std::int32_t>("<i4", "(1, 1, 2, 1, 2)", {1, 2, 2, 2})));
   CHECK(five.rows[1].source == 1);
-  CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(2,)", {1, 2})), "counts: expected the shape [layers, experts]"));
+  CHECK(
+      contains(array_fault(npy<std::int32_t>("<i4", "(2,)", {1, 2})), "counts: expected the shape [layers, experts]"));
 }
 
 TEST_CASE("a compressed array and a part after the path are read") {
@@ -129,55 +130,56 @@ TEST_CASE("layers and steps of zeros alone are dense or idle, and left out") {
   REQUIRE(counts.rows.size() == 2);
   CHECK(counts.rows[1].step == 2);
   CHECK(counts.rows[1].layer == 1);
-  CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(2, 2, 2)", {1, 0, 1, 2, 0, 0, 3, 4}), "counts"),
+  CHECK(contains(array_fault(npy<std::int32_t>("<i4", "(2, 2, 2)", {1, 0, 1, 2, 0, 0, 3, 4}), "counts"),
                  "counts[1, 0]: all counts of the row are 0"));
-  CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(1, 2)", {0, 0})), "all counts are 0"));
-  CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(1, 1, 2)", {0, 0})), "all ids are 0: no layer routes"));
+  CHECK(contains(array_fault(npy<std::int32_t>("<i4", "(1, 2)", {0, 0})), "all counts are 0"));
+  CHECK(contains(array_fault(npy<std::int32_t>("<i4", "(1, 1, 2)", {0, 0})), "all ids are 0: no layer routes"));
 }
 
 TEST_CASE("choices that cannot be are refused with their place, and the other reading is named") {
-  const std::string repeated = fault_of(npy<std::int32_t>("<i4", "(2, 1, 2)", {0, 1, 3, 3}));
+  const std::string repeated = array_fault(npy<std::int32_t>("<i4", "(2, 1, 2)", {0, 1, 3, 3}));
   CHECK(contains(repeated, "a.npy: routed_experts[1, 0]: the token names expert 3 twice"));
   CHECK(contains(repeated, "'#counts'"));
-  CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(1, 1, 2)", {0, 65535})), "ids from 0 to 65534, got 65535"));
-  CHECK(fault_of(npy<std::int32_t>("<i4", "(1, 1, 2)", {0, 65534})) == "no error");
+  CHECK(contains(array_fault(npy<std::int32_t>("<i4", "(1, 1, 2)", {0, 65535})), "ids from 0 to 65534, got 65535"));
+  CHECK(array_fault(npy<std::int32_t>("<i4", "(1, 1, 2)", {0, 65534})) == "no error");
   I32 wide(65);
   for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<std::int32_t>(i);
-  CHECK(contains(fault_of(npy("<i4", "(1, 1, 65)", wide)), "with k at most 64"));
-  CHECK(fault_of(npy("<i4", "(1, 1, 64)", I32(wide.begin(), wide.end() - 1))) == "no error");
-  CHECK(contains(fault_of(npy<float>("<f4", "(1, 1, 2)", {0, 1}), "routed_experts"), "expected integers"));
+  CHECK(contains(array_fault(npy("<i4", "(1, 1, 65)", wide)), "with k at most 64"));
+  CHECK(array_fault(npy("<i4", "(1, 1, 64)", I32(wide.begin(), wide.end() - 1))) == "no error");
+  CHECK(contains(array_fault(npy<float>("<f4", "(1, 1, 2)", {0, 1}), "routed_experts"), "expected integers"));
 }
 
 TEST_CASE("counts are whole numbers >= 0, also as floats") {
-  CHECK(contains(fault_of(npy<float>("<f4", "(1, 2)", {1.5f, 1})), "counts[0]: the count of expert 0 is no whole"));
-  CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(1, 2)", {1, -1})), "the count of expert 1 is negative: -1"));
-  CHECK(contains(fault_of(npy<double>("<f8", "(1, 2)", {1e15, 1})), "sum to more than 10^15"));
-  CHECK(fault_of(npy<double>("<f8", "(1, 2)", {1e15, 0})) == "no error");
-  CHECK(contains(fault_of(npy<std::uint64_t>("<u8", "(1, 1)", {~std::uint64_t{0}})), "no whole number that is held"));
+  CHECK(contains(array_fault(npy<float>("<f4", "(1, 2)", {1.5f, 1})), "counts[0]: the count of expert 0 is no whole"));
+  CHECK(contains(array_fault(npy<std::int32_t>("<i4", "(1, 2)", {1, -1})), "the count of expert 1 is negative: -1"));
+  CHECK(contains(array_fault(npy<double>("<f8", "(1, 2)", {1e15, 1})), "sum to more than 10^15"));
+  CHECK(array_fault(npy<double>("<f8", "(1, 2)", {1e15, 0})) == "no error");
+  CHECK(
+      contains(array_fault(npy<std::uint64_t>("<u8", "(1, 1)", {~std::uint64_t{0}})), "no whole number that is held"));
   // Half precision: 0x3C00 is 1, 0x6400 is 1024, 0x7C00 is infinite.
   const CountTrace half = std::get<CountTrace>(parse(npy<std::uint16_t>("<f2", "(1, 2)", {0x3C00, 0x6400})));
   CHECK(half.row_counts(0) == std::vector<std::int64_t>{1, 1024});
-  CHECK(contains(fault_of(npy<std::uint16_t>("<f2", "(1, 1)", {0x7C00})), "no whole number that is held"));
+  CHECK(contains(array_fault(npy<std::uint16_t>("<f2", "(1, 1)", {0x7C00})), "no whole number that is held"));
 }
 
 TEST_CASE("arrays of other kinds are refused by name") {
   CHECK(contains(fault_of_file(kArrays + "fortran.npy"), "Fortran order"));
   CHECK(contains(fault_of_file(kArrays + "big_endian.npy"), "type '>i4': big-endian values are not read"));
   CHECK(contains(fault_of_file(kArrays + "objects.npy"), "pickled objects are not read"));
-  CHECK(contains(fault_of(npy<std::uint8_t>("|b1", "(1, 2)", {1, 1})), "type '|b1': not a type of numbers"));
-  CHECK(contains(fault_of("PK"), "not an array of NumPy"));
-  CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(1, 0)", {})), "the array is empty: its shape is [1, 0]"));
+  CHECK(contains(array_fault(npy<std::uint8_t>("|b1", "(1, 2)", {1, 1})), "type '|b1': not a type of numbers"));
+  CHECK(contains(array_fault("PK"), "not an array of NumPy"));
+  CHECK(contains(array_fault(npy<std::int32_t>("<i4", "(1, 0)", {})), "the array is empty: its shape is [1, 0]"));
 }
 
 TEST_CASE("an array that was cut or has bytes to spare is refused at every length") {
   const std::string whole = npy<std::int32_t>("<i4", "(1, 2)", {1, 2});
-  REQUIRE(fault_of(whole) == "no error");
+  REQUIRE(array_fault(whole) == "no error");
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    CHECK_MESSAGE(contains(fault_of(whole.substr(0, size)), "a.npy"), size);
+    CHECK_MESSAGE(contains(array_fault(whole.substr(0, size)), "a.npy"), size);
   }
-  CHECK(contains(fault_of(whole + "x"), "are not the 9 bytes that follow the header"));
+  CHECK(contains(array_fault(whole + "x"), "are not the 9 bytes that follow the header"));
   // The product of the extents is not trusted.
-  CHECK(contains(fault_of(npy<std::int32_t>("<i4", "(4611686018427387904, 4)", {})), "bytes that follow"));
+  CHECK(contains(array_fault(npy<std::int32_t>("<i4", "(4611686018427387904, 4)", {})), "bytes that follow"));
 }
 
 TEST_CASE("headers are read as Python writes them and nothing else") {
@@ -186,7 +188,7 @@ TEST_CASE("headers are read as Python writes them and nothing else") {
     std::string text = good;
     text.replace(text.find(from), from.size(), to);
     text[8] = static_cast<char>(text[8] + static_cast<int>(to.size()) - static_cast<int>(from.size()));
-    return fault_of(text);
+    return array_fault(text);
   };
   CHECK(with("'descr'", "\"descr\"") == "no error");
   CHECK(with(", }", "}") == "no error");

@@ -8,11 +8,11 @@ using namespace moeplan::routing::test;
 
 namespace {
 
-std::string fault_of(const std::string& text) {
+std::string csv_fault(const std::string& text) {
   return error_of([&] { parse_counts_csv(text, "c.csv"); });
 }
 // The fault of one row under a header of two experts.
-std::string fault_of_row(const std::string& row) { return fault_of("step,layer,e0,e1\n0,1,3,1\n" + row + "\n"); }
+std::string fault_of_row(const std::string& row) { return csv_fault("step,layer,e0,e1\n0,1,3,1\n" + row + "\n"); }
 
 }  // namespace
 
@@ -72,37 +72,37 @@ TEST_CASE("rows of another width, empty lines, rows of zeros and files without r
   CHECK(fault_of_row("0,2,3,1,0") == "c.csv:3: 5 cells, but the header has 4");
   CHECK(fault_of_row("") == "c.csv:3: an empty line");
   CHECK(fault_of_row("0,2,0,0") == "c.csv:3: all counts of the row are 0");
-  CHECK(fault_of("step,layer,e0\n") == "c.csv:1: no rows after the header");
-  CHECK(fault_of("step,layer,e0") == "c.csv:1: no rows after the header");
-  CHECK(fault_of("") == "c.csv: the file is empty");
+  CHECK(csv_fault("step,layer,e0\n") == "c.csv:1: no rows after the header");
+  CHECK(csv_fault("step,layer,e0") == "c.csv:1: no rows after the header");
+  CHECK(csv_fault("") == "c.csv: the file is empty");
 }
 
 TEST_CASE("headers with unknown, missing or doubled columns are refused") {
-  CHECK(fault_of("step,layr,e0\n0,1,1\n") ==
+  CHECK(csv_fault("step,layr,e0\n0,1,1\n") ==
         "c.csv:1: column 'layer' is missing\nc.csv:1:6: unknown column 'layr'\n  hint: did you mean 'layer'?");
-  CHECK(contains(fault_of("step,layer,temperature,e0\n"), "c.csv:1:12: unknown column 'temperature'"));
-  CHECK(fault_of("layer,e0\n1,1\n") == "c.csv:1: column 'step' is missing");
-  CHECK(fault_of("step,layer\n1,1\n") == "c.csv:1: the columns of counts e0, e1, ... are missing");
-  CHECK(fault_of("step,layer,step,e0\n1,1,1,1\n") == "c.csv:1:12: column 'step' stands twice");
-  CHECK(fault_of("step,layer,e0,e2\n1,1,1,1\n") == "c.csv:1:15: expected column 'e1', got 'e2'");
-  CHECK(fault_of("step,layer,e0,source\n1,1,1,1\n") == "c.csv:1:15: expected column 'e1', got 'source'");
-  CHECK(contains(fault_of("step,layer,e1,e0\n1,1,1,1\n"), "c.csv:1:12: unknown column 'e1'"));
+  CHECK(contains(csv_fault("step,layer,temperature,e0\n"), "c.csv:1:12: unknown column 'temperature'"));
+  CHECK(csv_fault("layer,e0\n1,1\n") == "c.csv:1: column 'step' is missing");
+  CHECK(csv_fault("step,layer\n1,1\n") == "c.csv:1: the columns of counts e0, e1, ... are missing");
+  CHECK(csv_fault("step,layer,step,e0\n1,1,1,1\n") == "c.csv:1:12: column 'step' stands twice");
+  CHECK(csv_fault("step,layer,e0,e2\n1,1,1,1\n") == "c.csv:1:15: expected column 'e1', got 'e2'");
+  CHECK(csv_fault("step,layer,e0,source\n1,1,1,1\n") == "c.csv:1:15: expected column 'e1', got 'source'");
+  CHECK(contains(csv_fault("step,layer,e1,e0\n1,1,1,1\n"), "c.csv:1:12: unknown column 'e1'"));
 }
 
 TEST_CASE("two rows for one place are refused with both lines") {
-  CHECK(fault_of("step,layer,e0\n0,1,1\n0,2,1\n0,1,5\n") ==
+  CHECK(csv_fault("step,layer,e0\n0,1,1\n0,2,1\n0,1,5\n") ==
         "c.csv:4: a second row for step 0, layer 1\n  see also c.csv:2");
-  CHECK(fault_of("step,layer,source,e0\n0,1,0,1\n0,1,1,1\n0,1,1,1\n") ==
+  CHECK(csv_fault("step,layer,source,e0\n0,1,0,1\n0,1,1,1\n0,1,1,1\n") ==
         "c.csv:4: a second row for step 0, layer 1, source 1\n  see also c.csv:3");
 }
 
 TEST_CASE("steps that lack a layer, and layers that lack a microbatch or source, are refused") {
-  CHECK(fault_of("step,layer,e0\n0,1,1\n0,2,1\n1,1,1\n") ==
+  CHECK(csv_fault("step,layer,e0\n0,1,1\n0,2,1\n1,1,1\n") ==
         "c.csv:4: no row for step 1, layer 2, though others of the file have one");
-  CHECK(fault_of("step,layer,microbatch,source,e0\n0,1,0,0,1\n0,1,1,0,1\n0,2,0,0,1\n") ==
+  CHECK(csv_fault("step,layer,microbatch,source,e0\n0,1,0,0,1\n0,1,1,0,1\n0,2,0,0,1\n") ==
         "c.csv:2: no row for step 0, layer 2, microbatch 1, source 0, though others of the file have one");
   // Steps may differ in how many microbatches they have.
-  CHECK(fault_of("step,layer,microbatch,e0\n0,1,0,1\n1,1,0,1\n1,1,1,1\n") == "no error");
+  CHECK(csv_fault("step,layer,microbatch,e0\n0,1,0,1\n1,1,0,1\n1,1,1,1\n") == "no error");
 }
 
 TEST_CASE("a scattered file does not cost more than its faults") {
@@ -120,7 +120,7 @@ TEST_CASE("a scattered file does not cost more than its faults") {
 }
 
 TEST_CASE("faults of several rows are told together") {
-  const std::string text = fault_of("step,layer,e0\n0,1,x\n0,2\n0,3,0\n");
+  const std::string text = csv_fault("step,layer,e0\n0,1,x\n0,2\n0,3,0\n");
   CHECK(contains(text, "c.csv:2:5:"));
   CHECK(contains(text, "c.csv:3: 2 cells"));
   CHECK(contains(text, "c.csv:4: all counts"));

@@ -8,7 +8,7 @@ using namespace moeplan::routing::test;
 
 namespace {
 
-std::string fault_of(const std::string& text) {
+std::string jsonl_fault(const std::string& text) {
   return error_of([&] { parse_counts_jsonl(text, "c.jsonl"); });
 }
 
@@ -52,29 +52,31 @@ TEST_CASE("the same counts as CSV and as JSON lines give the same loads") {
 
 TEST_CASE("damaged lines are refused with their numbers, several at once") {
   const std::string good = "{\"step\":0,\"layer\":1,\"counts\":[4,2]}\n";
-  CHECK(fault_of(good) == "no error");
-  CHECK(contains(fault_of(good + "{\"step\":0,\"layer\":2,\"counts\":[4,2}\n"), "c.jsonl:2:34: not valid JSON"));
-  CHECK(contains(fault_of(good + "\n" + good), "c.jsonl:2: an empty line"));
-  CHECK(contains(fault_of(good + "[1]\n"), "c.jsonl:2: expected an object, got a list"));
-  CHECK(contains(fault_of(good + "{\"step\":0,\"layer\":2,\"counts\":[4]}\n"), "1 counts, but the rows before have 2"));
-  CHECK(contains(fault_of(good + "{\"step\":0,\"layer\":2,\"counts\":[]}\n"), "got an empty one"));
-  CHECK(contains(fault_of(good + "{\"step\":0,\"layer\":2,\"counts\":[0,0]}\n"), "all counts of the row are 0"));
-  CHECK(contains(fault_of(good + "{\"step\":0,\"layer\":2,\"counts\":[1.5,1]}\n"), "expected whole numbers"));
-  CHECK(contains(fault_of(good + "{\"step\":-1,\"layer\":2,\"counts\":[1,1]}\n"), "c.jsonl:2: step: expected a whole"));
-  CHECK(contains(fault_of(good + "{\"step\":0,\"layer\":2,\"micro_batch\":0,\"counts\":[1,1]}\n"),
+  CHECK(jsonl_fault(good) == "no error");
+  CHECK(contains(jsonl_fault(good + "{\"step\":0,\"layer\":2,\"counts\":[4,2}\n"), "c.jsonl:2:34: not valid JSON"));
+  CHECK(contains(jsonl_fault(good + "\n" + good), "c.jsonl:2: an empty line"));
+  CHECK(contains(jsonl_fault(good + "[1]\n"), "c.jsonl:2: expected an object, got a list"));
+  CHECK(contains(jsonl_fault(good + "{\"step\":0,\"layer\":2,\"counts\":[4]}\n"),
+                 "1 counts, but the rows before have 2"));
+  CHECK(contains(jsonl_fault(good + "{\"step\":0,\"layer\":2,\"counts\":[]}\n"), "got an empty one"));
+  CHECK(contains(jsonl_fault(good + "{\"step\":0,\"layer\":2,\"counts\":[0,0]}\n"), "all counts of the row are 0"));
+  CHECK(contains(jsonl_fault(good + "{\"step\":0,\"layer\":2,\"counts\":[1.5,1]}\n"), "expected whole numbers"));
+  CHECK(contains(jsonl_fault(good + "{\"step\":-1,\"layer\":2,\"counts\":[1,1]}\n"),
+                 "c.jsonl:2: step: expected a whole"));
+  CHECK(contains(jsonl_fault(good + "{\"step\":0,\"layer\":2,\"micro_batch\":0,\"counts\":[1,1]}\n"),
                  "did you mean 'microbatch'?"));
-  CHECK(contains(fault_of(good + "{\"step\":0,\"layer\":2,\"source\":0,\"counts\":[1,1]}\n"),
+  CHECK(contains(jsonl_fault(good + "{\"step\":0,\"layer\":2,\"source\":0,\"counts\":[1,1]}\n"),
                  "c.jsonl:2: has a key 'source', unlike the rows before"));
-  CHECK(contains(fault_of(good + "{\"step\":0,\"step\":0,\"layer\":2,\"counts\":[1,1]}\n"), "stands twice"));
-  CHECK(contains(fault_of(good + good), "a second row for step 0, layer 1"));
-  const std::string two = fault_of(good + "x\n{\"layer\":2,\"counts\":[1,1]}\n");
+  CHECK(contains(jsonl_fault(good + "{\"step\":0,\"step\":0,\"layer\":2,\"counts\":[1,1]}\n"), "stands twice"));
+  CHECK(contains(jsonl_fault(good + good), "a second row for step 0, layer 1"));
+  const std::string two = jsonl_fault(good + "x\n{\"layer\":2,\"counts\":[1,1]}\n");
   CHECK(contains(two, "c.jsonl:2:"));
   CHECK(contains(two, "c.jsonl:3: missing key 'step'"));
 }
 
 TEST_CASE("counts may sum to 10^15 and not more") {
   const auto with = [](const std::string& counts) {
-    return fault_of("{\"step\":0,\"layer\":1,\"counts\":[" + counts + "]}\n");
+    return jsonl_fault("{\"step\":0,\"layer\":1,\"counts\":[" + counts + "]}\n");
   };
   CHECK(with("1000000000000000, 0") == "no error");
   CHECK(contains(with("1000000000000000, 1"), "sum to more than 10^15"));

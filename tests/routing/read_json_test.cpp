@@ -16,7 +16,7 @@ const std::string kFolder = std::string(MOEPLAN_SOURCE_DIR) + "/tests/data/routi
 const std::string kOlmoe = kFolder + "/olmoe/expert_counts.json";
 const std::string kSample = kFolder + "/gptoss20b/abstract_algebra.json.zst";
 
-std::string fault_of(const std::string& text, const std::string& part = {}) {
+std::string json_fault(const std::string& text, const std::string& part = {}) {
   return error_of([&] { parse_json_trace(text, {"a.json", part}); });
 }
 
@@ -77,18 +77,19 @@ TEST_CASE("OLMoE counts without a part, or with an unknown one, list what there 
 }
 
 TEST_CASE("damaged OLMoE counts are refused at their place") {
-  CHECK(fault_of(olmoe_with("", ""), "m/c4") == "no error");
-  CHECK(contains(fault_of(olmoe_with("[0, 7]", "[7, 7]"), "m/c4"), "a second row for step 0, layer 7"));
-  CHECK(contains(fault_of(olmoe_with("[0, 7]", "[0]"), "m/c4"), "models.m.counts.c4: expected a list for each of 1"));
+  CHECK(json_fault(olmoe_with("", ""), "m/c4") == "no error");
+  CHECK(contains(json_fault(olmoe_with("[0, 7]", "[7, 7]"), "m/c4"), "a second row for step 0, layer 7"));
+  CHECK(contains(json_fault(olmoe_with("[0, 7]", "[0]"), "m/c4"), "models.m.counts.c4: expected a list for each of 1"));
+  CHECK(contains(json_fault(olmoe_with("\"topk\": 2", "\"topk\": 5"), "m/c4"),
+                 "models.m.topk: expected an integer from"));
   CHECK(
-      contains(fault_of(olmoe_with("\"topk\": 2", "\"topk\": 5"), "m/c4"), "models.m.topk: expected an integer from"));
-  CHECK(contains(fault_of(olmoe_with("4, 2, 2, 0", "4, 2, 2"), "m/c4"), "models.m.counts.c4[0]: expected a list of 4"));
-  CHECK(contains(fault_of(olmoe_with("4, 2, 2, 0", "4, -2, 2, 0"), "m/c4"), "the count of expert 1 is negative: -2"));
-  CHECK(contains(fault_of(olmoe_with("4, 2, 2, 0", "0, 0, 0, 0"), "m/c4"), "all counts of the row are 0"));
-  CHECK(contains(fault_of(olmoe_with("4, 2, 2, 0", "4, 2.5, 2, 0"), "m/c4"), "expected whole numbers"));
-  CHECK(fault_of(olmoe_with("4, 2, 2, 0", "4.0, 2, 2, 0"), "m/c4") == "no error");
-  CHECK(contains(fault_of(olmoe_with("\"topk\"", "\"num_experts\": 4, \"topk\""), "m/c4"), "stands twice"));
-  CHECK(contains(fault_of("{\"models\": {}, \"layers\": [1]}"), "holds no counts"));
+      contains(json_fault(olmoe_with("4, 2, 2, 0", "4, 2, 2"), "m/c4"), "models.m.counts.c4[0]: expected a list of 4"));
+  CHECK(contains(json_fault(olmoe_with("4, 2, 2, 0", "4, -2, 2, 0"), "m/c4"), "the count of expert 1 is negative: -2"));
+  CHECK(contains(json_fault(olmoe_with("4, 2, 2, 0", "0, 0, 0, 0"), "m/c4"), "all counts of the row are 0"));
+  CHECK(contains(json_fault(olmoe_with("4, 2, 2, 0", "4, 2.5, 2, 0"), "m/c4"), "expected whole numbers"));
+  CHECK(json_fault(olmoe_with("4, 2, 2, 0", "4.0, 2, 2, 0"), "m/c4") == "no error");
+  CHECK(contains(json_fault(olmoe_with("\"topk\"", "\"num_experts\": 4, \"topk\""), "m/c4"), "stands twice"));
+  CHECK(contains(json_fault("{\"models\": {}, \"layers\": [1]}"), "holds no counts"));
 }
 
 TEST_CASE("a gpt-oss sample is one line of tokens whose numbers start anywhere") {
@@ -115,34 +116,35 @@ TEST_CASE("a gpt-oss sample is one line of tokens whose numbers start anywhere")
 }
 
 TEST_CASE("damaged samples are refused at their place") {
-  CHECK(fault_of(sample_with("", "")) == "no error");
-  CHECK(contains(fault_of(sample_with("token_8", "token_9")), "router_data[1]: expected token_8"));
-  CHECK(contains(fault_of(sample_with("token_8", "tok_8")), "expected the key token_<number>, got \"tok_8\""));
-  CHECK(
-      contains(fault_of(sample_with("[0, 4]", "[4, 4]")), "router_data[1].token_8.layer_2: the token names expert 4"));
-  CHECK(contains(fault_of(sample_with("[0, 4]", "[0, 65535]")), "ids of experts from 0 to 65534"));
-  CHECK(fault_of(sample_with("[0, 4]", "[0, 65534]")) == "no error");
-  CHECK(contains(fault_of(sample_with("[0, 4]", "[0]")), "two lists of one length"));
-  CHECK(contains(fault_of(sample_with("[0, 4], \"selected_probs\": [0.75, 0.125]", "[0], \"selected_probs\": [1]")),
+  CHECK(json_fault(sample_with("", "")) == "no error");
+  CHECK(contains(json_fault(sample_with("token_8", "token_9")), "router_data[1]: expected token_8"));
+  CHECK(contains(json_fault(sample_with("token_8", "tok_8")), "expected the key token_<number>, got \"tok_8\""));
+  CHECK(contains(json_fault(sample_with("[0, 4]", "[4, 4]")),
+                 "router_data[1].token_8.layer_2: the token names expert 4"));
+  CHECK(contains(json_fault(sample_with("[0, 4]", "[0, 65535]")), "ids of experts from 0 to 65534"));
+  CHECK(json_fault(sample_with("[0, 4]", "[0, 65534]")) == "no error");
+  CHECK(contains(json_fault(sample_with("[0, 4]", "[0]")), "two lists of one length"));
+  CHECK(contains(json_fault(sample_with("[0, 4], \"selected_probs\": [0.75, 0.125]", "[0], \"selected_probs\": [1]")),
                  "1 experts, expected 2 as in the first token"));
-  CHECK(contains(fault_of(sample_with("0.125", "-0.125")), "expected finite weights >= 0"));
-  CHECK(contains(fault_of(sample_with("0.125", "1e300")), "expected finite weights >= 0"));
-  CHECK(contains(fault_of(sample_with("0.125", "1e999")), "a number is too large"));
+  CHECK(contains(json_fault(sample_with("0.125", "-0.125")), "expected finite weights >= 0"));
+  CHECK(contains(json_fault(sample_with("0.125", "1e300")), "expected finite weights >= 0"));
+  CHECK(contains(json_fault(sample_with("0.125", "1e999")), "a number is too large"));
   // A first token whose layers are wrong does not count: the second is measured by itself.
-  CHECK(contains(fault_of(sample_with("{\"layer_2\": {\"selected_experts\": [3, 1], \"selected_probs\": [0.5, 0.25]}}",
+  CHECK(
+      contains(json_fault(sample_with("{\"layer_2\": {\"selected_experts\": [3, 1], \"selected_probs\": [0.5, 0.25]}}",
                                       "{\"layer_2\": {}, \"layer_x\": {}}")),
-                 "a.json: router_data[0].token_7: expected keys layer_<number>, got \"layer_x\""));
-  CHECK(contains(fault_of("{\"router_data\": []}"), "expected a list of tokens"));
-  CHECK(contains(fault_of(sample_with("", ""), "x"), "this format has no parts"));
+               "a.json: router_data[0].token_7: expected keys layer_<number>, got \"layer_x\""));
+  CHECK(contains(json_fault("{\"router_data\": []}"), "expected a list of tokens"));
+  CHECK(contains(json_fault(sample_with("", ""), "x"), "this format has no parts"));
 }
 
 TEST_CASE("JSON that is no trace, or no JSON, is refused with its place") {
-  CHECK(contains(fault_of("{}"), "a.json: not a known trace"));
-  CHECK(contains(fault_of("[1]"), "a.json: not a known trace"));
-  CHECK(contains(fault_of("{\n  \"models\": ,\n}"), "a.json:2:13: not valid JSON: unexpected ','"));
+  CHECK(contains(json_fault("{}"), "a.json: not a known trace"));
+  CHECK(contains(json_fault("[1]"), "a.json: not a known trace"));
+  CHECK(contains(json_fault("{\n  \"models\": ,\n}"), "a.json:2:13: not valid JSON: unexpected ','"));
   // What was read is not repeated: here it holds the words of the parser. 15 letters and one of two bytes stand before.
-  CHECK(fault_of("{\"a; expected '\xC3\xA9\n") ==
+  CHECK(json_fault("{\"a; expected '\xC3\xA9\n") ==
         "a.json:1:18: not valid JSON: invalid string: control character U+000A (LF) must be escaped to \\u000A or \\n");
-  CHECK(contains(fault_of(std::string(33, '[')), "nested deeper than 32"));
-  CHECK(contains(fault_of(std::string(32, '[') + std::string(32, ']')), "not a known trace"));
+  CHECK(contains(json_fault(std::string(33, '[')), "nested deeper than 32"));
+  CHECK(contains(json_fault(std::string(32, '[') + std::string(32, ']')), "not a known trace"));
 }

@@ -14,7 +14,7 @@
 namespace moeplan::schedule {
 namespace {
 
-std::string text(const std::string& name, std::int64_t stage, std::int64_t stages, std::int64_t microbatches) {
+std::string slots_text(const std::string& name, std::int64_t stage, std::int64_t stages, std::int64_t microbatches) {
   const ScheduleEntry& entry = *find_schedule(name);
   const std::int64_t chunks = std::max<std::int64_t>(1, entry.fixed_chunks());
   std::string out;
@@ -52,33 +52,33 @@ const std::vector<test::SlotTimes> kTimes = {{1, 1, 1, 0}, {2, 2, 1, 0}, {4, 5, 
 
 TEST_CASE("zb_h1: two stages, three microbatches, by hand") {
   // Rank 0: 1F1B with each W behind its b. Rank 1: weights lag by one backward, and are left over at the end.
-  CHECK(text("zb_h1", 0, 2, 3) == "F0 F1 b0 W0 F2 b1 W1 b2 W2");
-  CHECK(text("zb_h1", 1, 2, 3) == "F0 b0 F1 b1 W0 F2 b2 W1 W2");
-  CHECK(text("zb_h1", 0, 1, 2) == "F0 b0 W0 F1 b1 W1");
+  CHECK(slots_text("zb_h1", 0, 2, 3) == "F0 F1 b0 W0 F2 b1 W1 b2 W2");
+  CHECK(slots_text("zb_h1", 1, 2, 3) == "F0 b0 F1 b1 W0 F2 b2 W1 W2");
+  CHECK(slots_text("zb_h1", 0, 1, 2) == "F0 b0 W0 F1 b1 W1");
 }
 
 TEST_CASE("zb_v: two ranks, three microbatches, by hand, and with two the third is left out") {
   // Rank 0 has the first stage (a) and the last (b), rank 1 the two in between.
-  CHECK(text("zb_v", 0, 2, 3) == "F0a F1a F2a F0b b0b W0b F1b b1b W1b b0a W0a F2b b2b W2b b1a W1a b2a W2a");
-  CHECK(text("zb_v", 1, 2, 3) == "F0a F0b F1a F1b b0b W0b F2a b0a W0a F2b b1b W1b b1a b2b b2a W1a W2b W2a");
-  CHECK(text("zb_v", 0, 2, 2) == "F0a F1a F0b b0b W0b F1b b1b W1b b0a W0a b1a W1a");
-  CHECK(text("zb_v", 1, 2, 2) == "F0a F0b F1a F1b b0b W0b b0a W0a b1b W1b b1a W1a");
+  CHECK(slots_text("zb_v", 0, 2, 3) == "F0a F1a F2a F0b b0b W0b F1b b1b W1b b0a W0a F2b b2b W2b b1a W1a b2a W2a");
+  CHECK(slots_text("zb_v", 1, 2, 3) == "F0a F0b F1a F1b b0b W0b F2a b0a W0a F2b b1b W1b b1a b2b b2a W1a W2b W2a");
+  CHECK(slots_text("zb_v", 0, 2, 2) == "F0a F1a F0b b0b W0b F1b b1b W1b b0a W0a b1a W1a");
+  CHECK(slots_text("zb_v", 1, 2, 2) == "F0a F0b F1a F1b b0b W0b b0a W0a b1b W1b b1a W1a");
 }
 
 TEST_CASE("dualpipe: two ranks, four microbatches, by hand") {
   // Rank 0 is the first stage of microbatches 0 and 1 (a) and the last of 2 and 3 (b), rank 1 the other way round.
-  CHECK(text("dualpipe", 0, 2, 4) == "F0a F2b F1a B2b F3b+B0a B3b b1a W1a");
-  CHECK(text("dualpipe", 1, 2, 4) == "F2b F0a F3b B0a F1a+B2b B1a b3b W3b");
+  CHECK(slots_text("dualpipe", 0, 2, 4) == "F0a F2b F1a B2b F3b+B0a B3b b1a W1a");
+  CHECK(slots_text("dualpipe", 1, 2, 4) == "F2b F0a F3b B0a F1a+B2b B1a b3b W3b");
 }
 
 TEST_CASE("dualpipe_v is dualpipe's near half with the same microbatches in both chunks") {
   // One rank: the middle of a pipeline of two.
-  CHECK(text("dualpipe_v", 0, 1, 2) == "F0a F0b F1a B0b F1b+B0a B1b b1a W1a");
+  CHECK(slots_text("dualpipe_v", 0, 1, 2) == "F0a F0b F1a B0b F1b+B0a B1b b1a W1a");
   // Two ranks, four microbatches: rank 0 of four of dualpipe with eight, whose far microbatches are 4 .. 7.
-  std::string far = text("dualpipe", 0, 4, 8);
+  std::string far = slots_text("dualpipe", 0, 4, 8);
   for (std::size_t i = 1; i + 1 < far.size(); ++i)
     if ('4' <= far[i] && far[i] <= '9' && far[i + 1] == 'b') far[i] = static_cast<char>(far[i] - 4);
-  CHECK(text("dualpipe_v", 0, 2, 4) == far);
+  CHECK(slots_text("dualpipe_v", 0, 2, 4) == far);
 }
 
 TEST_CASE("bubble of 1f1b and gpipe: (p - 1)(F + B)") {

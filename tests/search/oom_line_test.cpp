@@ -14,7 +14,7 @@ using search::parse_oom_line;
 
 namespace {
 
-constexpr double kMiB = 1048576.0, kGiB = 1024 * kMiB;
+constexpr double kMebibyte = 1048576.0, kGibibyte = 1024 * kMebibyte;
 
 const std::string kOld =
     "RuntimeError: CUDA out of memory. Tried to allocate 26.44 GiB (GPU 0; 79.33 GiB total capacity; 52.88 GiB already "
@@ -47,14 +47,14 @@ std::string error_of(const std::string& text) {
 TEST_CASE("the form of versions up to 2.0: capacity, allocated, free, reserved in total") {
   const OomLine line = parse_oom_line(kOld);
   CHECK(line.device == "CUDA");
-  CHECK(line.tried.bytes == doctest::Approx(26.44 * kGiB));
-  CHECK(line.tried.half_unit == doctest::Approx(0.005 * kGiB));  // two places are printed
+  CHECK(line.tried.bytes == doctest::Approx(26.44 * kGibibyte));
+  CHECK(line.tried.half_unit == doctest::Approx(0.005 * kGibibyte));  // two places are printed
   CHECK(line.gpu == 0);
   CHECK_FALSE(line.rank);
-  CHECK(bytes(line.capacity) == doctest::Approx(79.33 * kGiB));
-  CHECK(bytes(line.allocated) == doctest::Approx(52.88 * kGiB));
-  CHECK(bytes(line.free) == doctest::Approx(1.25 * kGiB));
-  CHECK(line.reserved_bytes().value_or(-1) == doctest::Approx(53.20 * kGiB));
+  CHECK(bytes(line.capacity) == doctest::Approx(79.33 * kGibibyte));
+  CHECK(bytes(line.allocated) == doctest::Approx(52.88 * kGibibyte));
+  CHECK(bytes(line.free) == doctest::Approx(1.25 * kGibibyte));
+  CHECK(line.reserved_bytes().value_or(-1) == doctest::Approx(53.20 * kGibibyte));
   CHECK_FALSE(line.unallocated);
 }
 
@@ -62,10 +62,10 @@ TEST_CASE("the form of versions from 2.1: reserved is allocated + unallocated, t
   const OomLine line = parse_oom_line(kNew);
   CHECK(line.rank == 3);
   CHECK(line.gpu == 5);
-  CHECK(line.tried.bytes == doctest::Approx(3.56 * kGiB));
-  CHECK(bytes(line.in_use) == doctest::Approx(76.36 * kGiB));
-  CHECK(line.reserved_bytes().value_or(-1) == doctest::Approx(74.33 * kGiB));  // 70.21 + 4.12
-  CHECK(line.outside_bytes().value_or(-1) == doctest::Approx(2.03 * kGiB));    // 76.36 - 74.33
+  CHECK(line.tried.bytes == doctest::Approx(3.56 * kGibibyte));
+  CHECK(bytes(line.in_use) == doctest::Approx(76.36 * kGibibyte));
+  CHECK(line.reserved_bytes().value_or(-1) == doctest::Approx(74.33 * kGibibyte));  // 70.21 + 4.12
+  CHECK(line.outside_bytes().value_or(-1) == doctest::Approx(2.03 * kGibibyte));    // 76.36 - 74.33
   CHECK_FALSE(line.other_processes);
 }
 
@@ -75,10 +75,10 @@ TEST_CASE("other processes are summed, and are not this one: 2.1 spells capacity
       "free. Process 12 has 7.41 GiB memory in use. Process 3456 has 9.00 GiB memory in use. Including non-PyTorch "
       "memory, this process has 56.00 GiB memory in use. Of the allocated memory 55.13 GiB is allocated by PyTorch, "
       "and 422.78 MiB is reserved by PyTorch but unallocated.");
-  CHECK(bytes(line.capacity) == doctest::Approx(95.08 * kGiB));
-  CHECK(bytes(line.other_processes) == doctest::Approx(16.41 * kGiB));
-  CHECK(bytes(line.in_use) == doctest::Approx(56.0 * kGiB));
-  CHECK(bytes(line.unallocated) == doctest::Approx(422.78 * kMiB));
+  CHECK(bytes(line.capacity) == doctest::Approx(95.08 * kGibibyte));
+  CHECK(bytes(line.other_processes) == doctest::Approx(16.41 * kGibibyte));
+  CHECK(bytes(line.in_use) == doctest::Approx(56.0 * kGibibyte));
+  CHECK(bytes(line.unallocated) == doctest::Approx(422.78 * kMebibyte));
 }
 
 TEST_CASE("private pools of CUDA graphs, a limit on the process, and cached memory of the first versions") {
@@ -86,18 +86,18 @@ TEST_CASE("private pools of CUDA graphs, a limit on the process, and cached memo
       "CUDA out of memory. Tried to allocate 9.27 GiB. GPU 1 has a total capacity of 178.35 GiB of which 2.00 MiB is "
       "free. Of the allocated memory 70.21 GiB is allocated by PyTorch, with 11.50 GiB allocated in private pools "
       "(e.g., CUDA Graphs), and 4.12 GiB is reserved by PyTorch but unallocated.");
-  CHECK(bytes(graphs.allocated) == doctest::Approx(70.21 * kGiB));
-  CHECK(bytes(graphs.private_pools) == doctest::Approx(11.5 * kGiB));
-  CHECK(bytes(graphs.unallocated) == doctest::Approx(4.12 * kGiB));
-  CHECK(bytes(graphs.free) == doctest::Approx(2 * kMiB));
+  CHECK(bytes(graphs.allocated) == doctest::Approx(70.21 * kGibibyte));
+  CHECK(bytes(graphs.private_pools) == doctest::Approx(11.5 * kGibibyte));
+  CHECK(bytes(graphs.unallocated) == doctest::Approx(4.12 * kGibibyte));
+  CHECK(bytes(graphs.free) == doctest::Approx(2 * kMebibyte));
   const OomLine limited = parse_oom_line(
       "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 79.33 GiB total capacity; 9.50 GiB already allocated; "
       "60.00 GiB free; 10.00 GiB allowed; 9.60 GiB reserved in total by PyTorch)");
-  CHECK(bytes(limited.allowed) == doctest::Approx(10 * kGiB));
+  CHECK(bytes(limited.allowed) == doctest::Approx(10 * kGibibyte));
   const OomLine cached = parse_oom_line(
       "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.92 GiB total capacity; 9.80 GiB already allocated; "
       "18.50 MiB free; 210.90 MiB cached)");
-  CHECK(cached.reserved_bytes().value_or(-1) == doctest::Approx(9.8 * kGiB + 210.9 * kMiB));
+  CHECK(cached.reserved_bytes().value_or(-1) == doctest::Approx(9.8 * kGibibyte + 210.9 * kMebibyte));
 }
 
 TEST_CASE("HIP, XPU and NPU, and every unit: sizes in whole bytes are exact") {
@@ -107,13 +107,14 @@ TEST_CASE("HIP, XPU and NPU, and every unit: sizes in whole bytes are exact") {
   const OomLine npu = parse_oom_line(kNpu);
   CHECK(npu.device == "NPU");
   CHECK(npu.gpu == 2);
-  CHECK(bytes(npu.capacity) == doctest::Approx(60.96 * kGiB));
-  CHECK(npu.reserved_bytes().value_or(-1) == doctest::Approx(33.08 * kGiB));  // not the 30.23 that are "active"
-  CHECK(bytes(npu.allocated) == doctest::Approx(30.23 * kGiB));
+  CHECK(bytes(npu.capacity) == doctest::Approx(60.96 * kGibibyte));
+  CHECK(npu.reserved_bytes().value_or(-1) == doctest::Approx(33.08 * kGibibyte));  // not the 30.23 that are "active"
+  CHECK(bytes(npu.allocated) == doctest::Approx(30.23 * kGibibyte));
   const OomLine exact = parse_oom_line("CUDA out of memory. Tried to allocate 1000 bytes.");
   CHECK(exact.tried.bytes == 1000);
   CHECK(exact.tried.half_unit == 0);
-  CHECK(parse_oom_line("CUDA out of memory. Tried to allocate 2.5 GB").tried.half_unit == doctest::Approx(0.05 * kGiB));
+  CHECK(parse_oom_line("CUDA out of memory. Tried to allocate 2.5 GB").tried.half_unit ==
+        doctest::Approx(0.05 * kGibibyte));
 }
 
 TEST_CASE("a log around the text, broken lines and upper case do not matter") {
@@ -121,7 +122,7 @@ TEST_CASE("a log around the text, broken lines and upper case do not matter") {
       "Traceback (most recent call last):\n  File \"a.py\", line 3\n[rank 12]: torch.cuda.OutOfMemoryError:\nCUDA OUT "
       "OF "
       "MEMORY.\tTried to\n   allocate  3.79\n GiB (GPU 4;");
-  CHECK(line.tried.bytes == doctest::Approx(3.79 * kGiB));
+  CHECK(line.tried.bytes == doctest::Approx(3.79 * kGibibyte));
   CHECK(line.rank == 12);
   CHECK(line.gpu == 4);
 }

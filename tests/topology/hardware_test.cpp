@@ -29,7 +29,7 @@ std::string faults_with(const std::string& path, const std::string& value) {
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -119,28 +119,28 @@ std::string network_faults(const std::vector<std::pair<std::string, std::string>
 
 TEST_CASE("domains and leaves are made of whole nodes: a fabric that blocks names its leaves") {
   CHECK(network_faults({{"scale_up_domain", "72"}}) == "");
-  CHECK(contains(network_faults({{"scale_up_domain", "12"}}), "multiple of gpus_per_node (8), got 12"));
+  CHECK(holds(network_faults({{"scale_up_domain", "12"}}), "multiple of gpus_per_node (8), got 12"));
   CHECK(network_faults({{"scale_up_domain", "72"}, {"ranks_per_domain", "72"}}) == "");
-  CHECK(contains(network_faults({{"scale_up_domain", "72"}, {"ranks_per_domain", "80"}}), "at most the 72 GPUs"));
-  CHECK(contains(network_faults({{"ranks_per_domain", "16"}}), "at most the 8 GPUs"));
+  CHECK(holds(network_faults({{"scale_up_domain", "72"}, {"ranks_per_domain", "80"}}), "at most the 72 GPUs"));
+  CHECK(holds(network_faults({{"ranks_per_domain", "16"}}), "at most the 8 GPUs"));
   CHECK(network_faults({{"oversubscription", "1"}}) == "");
-  CHECK(contains(network_faults({{"oversubscription", "0.99"}}), "network.oversubscription"));
-  CHECK(contains(network_faults({{"oversubscription", "2"}}), "needs gpus_per_leaf"));
+  CHECK(holds(network_faults({{"oversubscription", "0.99"}}), "network.oversubscription"));
+  CHECK(holds(network_faults({{"oversubscription", "2"}}), "needs gpus_per_leaf"));
   CHECK(network_faults({{"oversubscription", "2"}, {"gpus_per_leaf", "32"}}) == "");
-  CHECK(contains(network_faults({{"gpus_per_leaf", "12"}}), "multiple of gpus_per_node"));
-  CHECK(contains(network_faults({{"rails", "true"}}), "needs gpus_per_leaf"));
+  CHECK(holds(network_faults({{"gpus_per_leaf", "12"}}), "multiple of gpus_per_node"));
+  CHECK(holds(network_faults({{"rails", "true"}}), "needs gpus_per_leaf"));
   CHECK(network_faults({{"rails", "true"}, {"gpus_per_leaf", "12"}}) == "");  // NIC i of 12 nodes
-  CHECK(contains(network_faults({{"rails", "1"}, {"gpus_per_leaf", "12"}}), "true"));
+  CHECK(holds(network_faults({{"rails", "1"}, {"gpus_per_leaf", "12"}}), "true"));
   CHECK(network_faults({{"health", "0.5"}}) == "");
-  CHECK(contains(network_faults({{"health", "0.49"}}), "network.health"));
-  CHECK(contains(network_faults({{"health", "1.01"}}), "network.health"));
+  CHECK(holds(network_faults({{"health", "0.49"}}), "network.health"));
+  CHECK(holds(network_faults({{"health", "1.01"}}), "network.health"));
 }
 
 TEST_CASE("dispatch keys come all or none, and an achieved peak needs its datasheet peak") {
   const std::string text = "{ value: 9000 TFLOP/s, evidence: assumed, source: test }";
-  CHECK(contains(faults_with("gemm.peak_fp4", text), "needs device.peak_fp4"));
-  CHECK(contains(faults_with("dispatch", "{ sms: { value: 20, evidence: assumed, source: test } }"),
-                 "missing key 'rate_per_sm'"));
+  CHECK(holds(faults_with("gemm.peak_fp4", text), "needs device.peak_fp4"));
+  CHECK(holds(faults_with("dispatch", "{ sms: { value: 20, evidence: assumed, source: test } }"),
+              "missing key 'rate_per_sm'"));
 }
 
 TEST_CASE("values are held in base units, with their evidence") {
@@ -172,9 +172,9 @@ TEST_CASE("all() keeps the order of the file") {
 TEST_CASE("the place of gpus_per_node is kept for rules that other files take part in") {
   base::Faults faults;
   const HardwareProfile profile = topology::read_hardware(shipped_profile("h100-sxm"), "h100-sxm", faults);
-  CHECK(contains(profile.where_gpus_per_node.file, "h100-sxm.yaml"));
+  CHECK(holds(profile.where_gpus_per_node.file, "h100-sxm.yaml"));
   CHECK(profile.where_gpus_per_node.line > 1);
-  CHECK(contains(profile.where_gpus_per_node.key, "network.gpus_per_node"));
+  CHECK(holds(profile.where_gpus_per_node.key, "network.gpus_per_node"));
 }
 
 TEST_CASE("evidence has four names, strongest first") {
@@ -187,39 +187,39 @@ TEST_CASE("evidence has four names, strongest first") {
 }
 
 TEST_CASE("a value without its unit is refused with an example") {
-  CHECK(contains(faults_with("gemm.peak.value", "842"), "TFLOP/s"));
-  CHECK(contains(faults_with("gemm.peak.value", "842 GB/s"), "TFLOP/s"));
+  CHECK(holds(faults_with("gemm.peak.value", "842"), "TFLOP/s"));
+  CHECK(holds(faults_with("gemm.peak.value", "842 GB/s"), "TFLOP/s"));
   CHECK(faults_with("gemm.peak.value", "842 TFLOP/s") == "");
 }
 
 TEST_CASE("ranges: both sides of each boundary") {
   CHECK(faults_with("network.nic_efficiency.value", "1.5") == "");
-  CHECK(contains(faults_with("network.nic_efficiency.value", "1.51"), "network.nic_efficiency"));
-  CHECK(contains(faults_with("network.nic_efficiency.value", "0"), "network.nic_efficiency"));
+  CHECK(holds(faults_with("network.nic_efficiency.value", "1.51"), "network.nic_efficiency"));
+  CHECK(holds(faults_with("network.nic_efficiency.value", "0"), "network.nic_efficiency"));
   CHECK(faults_with("network.nic_efficiency.value", "0.001") == "");
   CHECK(faults_with("network.nic_latency.value", "0 us") == "");
-  CHECK(contains(faults_with("network.nic_latency.value", "-1 us"), "network.nic_latency"));
-  CHECK(contains(faults_with("device.memory_capacity.value", "0 GiB"), "device.memory_capacity"));
+  CHECK(holds(faults_with("network.nic_latency.value", "-1 us"), "network.nic_latency"));
+  CHECK(holds(faults_with("device.memory_capacity.value", "0 GiB"), "device.memory_capacity"));
   CHECK(faults_with("device.memory_capacity.value", "1 GiB") == "");
   CHECK(faults_with("overheads.workspace.value", "0 MiB") == "");
-  CHECK(contains(faults_with("network.gpus_per_node.value", "0"), "network.gpus_per_node"));
+  CHECK(holds(faults_with("network.gpus_per_node.value", "0"), "network.gpus_per_node"));
   CHECK(faults_with("network.gpus_per_node.value", "1") == "");
-  CHECK(contains(faults_with("network.gpus_per_node.value", "7.5"), "network.gpus_per_node"));
-  CHECK(contains(faults_with("network.collective_exponent.value", "0"), "network.collective_exponent"));
+  CHECK(holds(faults_with("network.gpus_per_node.value", "7.5"), "network.gpus_per_node"));
+  CHECK(holds(faults_with("network.collective_exponent.value", "0"), "network.collective_exponent"));
 }
 
 TEST_CASE("an unknown evidence or key gets the nearest name") {
-  CHECK(contains(faults_with("gemm.k_pad.evidence", "publishd"), "published"));
+  CHECK(holds(faults_with("gemm.k_pad.evidence", "publishd"), "published"));
   const std::string misspelt = faults_with("gemm.kpad", "{ value: 1, evidence: assumed, source: test }");
-  CHECK(contains(misspelt, "k_pad"));
-  CHECK(contains(faults_with("gemm.k_pad.unit", "elements"), "unit"));
-  CHECK(contains(faults_with("gemms", "{}"), "gemm"));
+  CHECK(holds(misspelt, "k_pad"));
+  CHECK(holds(faults_with("gemm.k_pad.unit", "elements"), "unit"));
+  CHECK(holds(faults_with("gemms", "{}"), "gemm"));
 }
 
 TEST_CASE("a value needs its source and its evidence") {
-  CHECK(contains(faults_with("gemm.k_pad", "{ value: 194, evidence: assumed }"), "missing key 'source'"));
-  CHECK(contains(faults_with("gemm.k_pad", "{ value: 194, source: test }"), "missing key 'evidence'"));
-  CHECK(contains(faults_with("gemm.k_pad", "194"), "gemm.k_pad"));
+  CHECK(holds(faults_with("gemm.k_pad", "{ value: 194, evidence: assumed }"), "missing key 'source'"));
+  CHECK(holds(faults_with("gemm.k_pad", "{ value: 194, source: test }"), "missing key 'evidence'"));
+  CHECK(holds(faults_with("gemm.k_pad", "194"), "gemm.k_pad"));
 }
 
 TEST_CASE("all faults of a file come in one pass: a missing section is one fault") {
