@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "support.h"
+#include "support/holds.h"
 #include "topology/cluster.h"
 
 using namespace moeplan;
@@ -31,7 +32,7 @@ std::string last_fault(const std::vector<DegradedLink>& links, const Cluster& wh
   return degraded_faults(links, whole).back().value_or("");
 }
 
-bool holds(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+using moeplan::test::holds;
 
 }  // namespace
 
