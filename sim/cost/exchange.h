@@ -18,7 +18,8 @@ using Degraded = topology::DegradedLink;
 struct Fabric {
   struct Rank {
     std::int64_t domain = 0, pod = 0;
-    std::int64_t nic = 0;  // number over the whole fabric: ranks of one number share it
+    std::int64_t nic = 0;   // number over the whole fabric: ranks of one number share it
+    std::int64_t rail = 0;  // the NIC that it would use were no rail missing, in the same numbers
   };
   std::vector<Rank> ranks;
   std::vector<std::int64_t> names;               // how texts call them

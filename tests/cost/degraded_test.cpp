@@ -145,6 +145,7 @@ TEST_CASE("one fabric: L0 of an exchange on a degraded cluster, by ports and by 
                                                         {{What::nic, 3, 0.5}},
                                                         {{What::rail, 7, 0}},
                                                         {{What::rail, 2, 0.5}, {What::nic, 12, 0.25}},
+                                                        {{What::rail, 3, 0}, {What::rail, 4, 0}, {What::rail, 6, 0.5}},
                                                         {{What::pod, 1, 0.5}}};
   for (const auto& links : cases) {
     const auto whole = oversubscribed();
@@ -161,4 +162,16 @@ TEST_CASE("one fabric: L0 of an exchange on a degraded cluster, by ports and by 
       CHECK(cost::exchange_bound_s(bytes, by_hand) == Approx(ports).epsilon(1e-12));
     }
   }
+}
+
+TEST_CASE("rails keep their numbers when others are missing; the last of a node stays") {
+  const auto whole = round_profile();
+  const Cluster good(whole, 16);
+  cost::Fabric fabric = cost::group_fabric(first_ranks(16), good, whole);
+  for (std::int64_t rail = 0; rail < 7; ++rail) CHECK(!cost::degrade(fabric, {What::rail, rail, 0}, 8));
+  for (std::int64_t rank = 0; rank < 16; ++rank)
+    CHECK(fabric.ranks[static_cast<std::size_t>(rank)].nic == rank / 8 * 8 + 7);
+  CHECK(cost::degrade(fabric, {What::rail, 7, 0}, 8).has_value());
+  CHECK(!cost::degrade(fabric, {What::rail, 7, 0.5}, 8));
+  CHECK(cost::degrade(fabric, {What::rail, 8, 0.5}, 8).has_value());
 }

@@ -137,6 +137,20 @@ TEST_CASE("ranks with a degraded NIC are not equal to others") {
     }
 }
 
+TEST_CASE("stages whose transfers cross a degraded NIC are not folded") {
+  // Stage 0 is the first node, stage 1 the second: each rank sends to its peer over both their NICs.
+  Small small = sixteen();
+  small.pp = 2;
+  const auto whole = plan::make_plan(small.make(), 0, 1);
+  CHECK(whole.fold == 1);
+  small.hardware = "h100-sxm, degraded: [{ nic: 13, share: 0.01 }]";
+  const auto plan = plan::make_plan(small.make(), 0, 1);
+  CHECK(plan.fold > 1);
+  check_equal(plan);
+  CHECK(engine::run_step(plan).step_s == engine::run_step_by_ops(plan).step_s);
+  CHECK(engine::run_step(plan).step_s > engine::run_step(whole).step_s);
+}
+
 TEST_CASE("where all NICs are alike, whole or not, ranks fold") {
   Small small = sixteen();
   small.hardware = "h100-sxm, degraded: [{ nic: 5, share: 1 }]";
