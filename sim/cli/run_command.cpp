@@ -42,7 +42,7 @@ int run_command(const Context& context) {
   if (!arguments.memory_timeline.empty())
     check_writable("--memory-timeline", arguments.memory_timeline, {arguments.scenario});
   search::Evaluation evaluation = search::evaluate(scenario, arguments.threads, {}, true);
-  evaluation.exchanges = engine::exchange_kinds(*evaluation.plan);
+  search::evaluate_exchanges(evaluation);
   evaluation.uncertainty = search::uncertainty(evaluation, arguments.threads);
   if (arguments.sensitivities) evaluation.sensitivities = search::sensitivities(*evaluation.plan, arguments.threads);
   context.stats.add_operations(evaluation.ops);

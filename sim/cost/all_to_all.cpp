@@ -18,8 +18,9 @@ namespace {
 // Weighted bytes through the ports of one member (or, for NICs, of the first member on that NIC).
 struct Ports {
   double nic_send = 0, nic_receive = 0, scale_up_send = 0, scale_up_receive = 0, local = 0;
-  std::size_t nic_owner = 0;     // first member that shares the NIC: holds the sums of the NIC
-  std::int64_t nic_sharers = 1;  // counted at the owner
+  std::size_t nic_owner = 0;            // first member that shares the NIC: holds the sums of the NIC
+  std::int64_t nic_sharers = 1;         // counted at the owner
+  double nic_share = 1, pod_share = 1;  // of the usual rate; less where links are degraded
   std::int64_t domain = 0, host = 0, pod = 0;
   std::size_t pod_owner = 0;  // first member of the pod: holds its sums, counted where uplinks can bind
   std::int64_t pod_members = 0;
@@ -45,19 +46,24 @@ Rates rates_of(const topology::Cluster& cluster, const topology::HardwareProfile
 }
 
 void find_nics(std::span<const std::int64_t> ranks, const topology::Cluster& cluster, std::vector<Ports>& ports) {
-  const bool shared = cluster.gpus_per_nic() > 1;
+  const bool shared = cluster.gpus_per_nic() > 1 || cluster.degraded();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     ports[i].domain = cluster.domain_of(ranks[i]);
     ports[i].host = cluster.host_of(ranks[i]);
     ports[i].nic_owner = i;
     if (!shared) continue;
     for (std::size_t j = 0; j < i; ++j) {
-      if (ports[j].host != ports[i].host || cluster.nic_of(ranks[j]) != cluster.nic_of(ranks[i])) continue;
+      if (ports[j].host != ports[i].host || cluster.port_of(ranks[j]) != cluster.port_of(ranks[i])) continue;
       ports[i].nic_owner = j;
       ++ports[j].nic_sharers;
       break;
     }
   }
+  if (!cluster.degraded()) return;
+  // A NIC that serves the GPUs of a missing rail, too, serves those of other groups at the same time.
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    ports[i].nic_share =
+        std::min(cluster.port_share(ranks[i]), static_cast<double>(ports[i].nic_sharers) * cluster.nic_share(ranks[i]));
 }
 
 // Sums over the cut between leaves and spine. Other groups of the kind run at the same time, so that a group has the
@@ -67,6 +73,7 @@ void sum_pods(std::span<const std::int64_t> bytes, std::span<const std::int64_t>
   const std::size_t members = ranks.size();
   for (std::size_t i = 0; i < members; ++i) {
     ports[i].pod = cluster.pod_of(ranks[i]);
+    ports[i].pod_share = cluster.pod_share(ports[i].pod);
     ports[i].pod_owner = i;
     for (std::size_t j = 0; j < i; ++j) {
       if (ports[j].pod != ports[i].pod) continue;
@@ -124,16 +131,21 @@ double port_time(double weighted_bytes, double rate, double latency_s) {
 
 // Seconds until the pod that `owner` stands for has sent, or received, all that crosses the spine.
 double uplink_time(const Ports& owner, double crossing, const Rates& rates) {
-  return port_time(crossing, rates.uplink_per_gpu * static_cast<double>(owner.pod_members), rates.nic_latency);
+  return port_time(crossing, owner.pod_share * (rates.uplink_per_gpu * static_cast<double>(owner.pod_members)),
+                   rates.nic_latency);
+}
+
+double nic_time(const Ports& owner, double weighted_bytes, const Rates& rates) {
+  return port_time(weighted_bytes, owner.nic_share * rates.nic, rates.nic_latency);
 }
 
 double finish_of(std::size_t member, const std::vector<Ports>& ports, const Rates& rates) {
   const Ports& own = ports[member];
   const Ports& nic = ports[own.nic_owner];
-  double finish = std::max(
-      {port_time(nic.nic_send, rates.nic, rates.nic_latency), port_time(nic.nic_receive, rates.nic, rates.nic_latency),
-       port_time(own.scale_up_send, rates.scale_up, rates.scale_up_latency),
-       port_time(own.scale_up_receive, rates.scale_up, rates.scale_up_latency), own.local / rates.local});
+  double finish =
+      std::max({nic_time(nic, nic.nic_send, rates), nic_time(nic, nic.nic_receive, rates),
+                port_time(own.scale_up_send, rates.scale_up, rates.scale_up_latency),
+                port_time(own.scale_up_receive, rates.scale_up, rates.scale_up_latency), own.local / rates.local});
   const Ports& pod = ports[own.pod_owner];
   if (own.sends_beyond) finish = std::max(finish, uplink_time(pod, pod.pod_send, rates));
   if (own.receives_beyond) finish = std::max(finish, uplink_time(pod, pod.pod_receive, rates));
@@ -195,8 +207,8 @@ AllToAllTime all_to_all_time(std::span<const std::int64_t> bytes, std::span<cons
     result.finish_s.push_back(finish_of(i, ports, rates));
     result.total_s = std::max(result.total_s, result.finish_s.back());
     if (ports[i].nic_owner == i) {
-      longest.offer(port_time(ports[i].nic_send, rates.nic, rates.nic_latency), "nic send", i);
-      longest.offer(port_time(ports[i].nic_receive, rates.nic, rates.nic_latency), "nic receive", i);
+      longest.offer(nic_time(ports[i], ports[i].nic_send, rates), "nic send", i);
+      longest.offer(nic_time(ports[i], ports[i].nic_receive, rates), "nic receive", i);
     }
     longest.offer(port_time(ports[i].scale_up_send, rates.scale_up, rates.scale_up_latency), "scale-up send", i);
     longest.offer(port_time(ports[i].scale_up_receive, rates.scale_up, rates.scale_up_latency), "scale-up receive", i);

@@ -104,6 +104,13 @@ LinkedTime exchange_with_links(std::span<const std::int64_t> bytes, std::span<co
   return time;
 }
 
+double all_to_all_fair_time_s(std::span<const std::int64_t> bytes, std::span<const std::int64_t> ranks,
+                              const topology::Cluster& cluster, const topology::HardwareProfile& profile,
+                              double ports_s) {
+  const ExchangeTime time = exchange_time(bytes, group_fabric(ranks, cluster, profile));
+  return ports_s + profile.time_scale.network * std::max(0.0, time.l1_s - time.l0_s);
+}
+
 topology::HardwareProfile plain_profile(const PlainFabric& plain) {
   topology::HardwareProfile profile;
   profile.id = profile.title = "plain";

@@ -34,4 +34,10 @@ LinkedTime exchange_with_links(std::span<const std::int64_t> bytes, std::span<co
 // A profile of plain rates: what it does not name is as a fabric without losses has it.
 topology::HardwareProfile plain_profile(const PlainFabric& plain);
 
+// What max-min fair sharing of the links makes of an exchange that takes `ports_s` by its fullest port
+// (all_to_all_time): never less.
+double all_to_all_fair_time_s(std::span<const std::int64_t> bytes, std::span<const std::int64_t> ranks,
+                              const topology::Cluster& cluster, const topology::HardwareProfile& profile,
+                              double ports_s);
+
 }  // namespace moeplan::cost

@@ -39,16 +39,39 @@ Spread spread_of(std::span<const std::int64_t> sorted, IslandOf&& island_of) {
   return spread;
 }
 
+// Of the usual rate of the NICs, what the slowest of these ranks has: rings go at the rate of their slowest NIC.
+double slowest_share(std::span<const std::int64_t> ranks, const topology::Cluster& cluster) {
+  double share = 1;
+  if (!cluster.degraded()) return share;
+  for (const std::int64_t rank : ranks) share = std::min(share, cluster.nic_share(rank));
+  return share;
+}
+
+// Members of the pod with the fewest, each counted as the share of the uplinks that are left.
+double fewest_uplinks(std::span<const std::int64_t> sorted, const Spread& pods, const topology::Cluster& cluster) {
+  auto fewest = static_cast<double>(pods.fewest);
+  if (!cluster.degraded()) return fewest;
+  std::int64_t members = 0;
+  for (std::size_t at = 0; at < sorted.size(); ++at) {
+    const std::int64_t pod = cluster.pod_of(sorted[at]);
+    ++members;
+    if (at + 1 < sorted.size() && cluster.pod_of(sorted[at + 1]) == pod) continue;
+    fewest = std::min(fewest, cluster.pod_share(pod) * static_cast<double>(members));
+    members = 0;
+  }
+  return fewest;
+}
+
 // Bytes/s between the domains that a ring runs through. Groups of one kind run at the same time, so a member has one
 // GPU's share of the NICs; where leaves are oversubscribed, the rings of all GPUs of a pod leave through its uplinks,
 // each once, which gives a group with m members in the pod the share of m GPUs.
 double across_rate(std::span<const std::int64_t> sorted, const Spread& domains, const topology::Cluster& cluster) {
   const double per_gpu = cluster.nic_rate_per_gpu();
-  double rate = static_cast<double>(domains.fewest) * per_gpu;
+  double rate = slowest_share(sorted, cluster) * (static_cast<double>(domains.fewest) * per_gpu);
   if (cluster.oversubscription() > 1) {
     const Spread pods = spread_of(sorted, [&](std::int64_t rank) { return cluster.pod_of(rank); });
     if (pods.islands > 1)
-      rate = std::min(rate, static_cast<double>(pods.fewest) * per_gpu / cluster.oversubscription());
+      rate = std::min(rate, fewest_uplinks(sorted, pods, cluster) * per_gpu / cluster.oversubscription());
   }
   return rate;
 }
@@ -194,7 +217,7 @@ UsedEntry used_entry(topology::CollectiveKind kind, std::span<const std::int64_t
     return {entry, profile.network.scale_up_bandwidth.value};
   // Sweeps were taken on fabrics that do not block.
   if (cluster.oversubscription() > 1 && cluster.pod_of(sorted.front()) != cluster.pod_of(sorted.back())) return {};
-  return {entry, cluster.nic_rate_per_gpu() / profile.network.nic_efficiency.value};
+  return {entry, slowest_share(sorted, cluster) * (cluster.nic_rate_per_gpu() / profile.network.nic_efficiency.value)};
 }
 
 CollectiveTime priced_collective(topology::CollectiveKind kind, double bytes, std::span<const std::int64_t> ranks,
@@ -253,8 +276,12 @@ double send_time_s(double bytes, std::int64_t from, std::int64_t to, const topol
     // One message: its half size is latency x rate, so the latency counts twice, as in all-to-all.
     return profile.time_scale.network * (2 * cluster.scale_up_latency() + bytes / cluster.scale_up_rate());
   }
-  double rate = cluster.nic_rate_per_gpu();
-  if (cluster.pod_of(from) != cluster.pod_of(to)) rate /= cluster.oversubscription();  // the whole pod sends, too
+  const double per_gpu = cluster.nic_rate_per_gpu();
+  double rate = std::min(cluster.nic_share(from), cluster.nic_share(to)) * per_gpu;
+  if (cluster.pod_of(from) != cluster.pod_of(to)) {  // the whole pod sends, too
+    const double left = std::min(cluster.pod_share(cluster.pod_of(from)), cluster.pod_share(cluster.pod_of(to)));
+    rate = std::min(rate, left * (per_gpu / cluster.oversubscription()));
+  }
   return profile.time_scale.network *
          (cluster.nic_latency() + (bytes + profile.network.message_half_size.value) / rate);
 }

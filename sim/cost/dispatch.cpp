@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cost/exchange.h"
 #include "cost/longest.h"
 #include "cost/roofline.h"
 
@@ -40,6 +41,11 @@ struct Member {
   double inside_send = 0, inside_receive = 0;  // scale-up, its own rank included: the kernel copies those rows, too
   double nic_send = 0, nic_receive = 0;
 };
+
+// Seconds with the launch.
+double joined_s(const Law& law, double seconds, const topology::HardwareProfile& profile) {
+  return profile.time_scale.dispatch * power_join(law.launch_s, seconds, law.exponent);
+}
 
 // Members sorted by domain; `order[place[i]] == i`.
 std::vector<std::size_t> by_domain(std::span<const std::int64_t> ranks) {
@@ -117,7 +123,9 @@ void price_members(const DispatchKernel& kernel, std::span<const std::int64_t> r
   const Law law = law_of(kernel, profile);
   // Kernels of all ranks run at the same time: a GPU has its share of the node's NICs.
   const double nic_rate = cluster.nic_rate_per_gpu();
-  const auto nic_s = [&](double bytes) { return bytes > 0 ? cluster.nic_latency() + bytes / nic_rate : 0.0; };
+  const auto nic_s = [&](double bytes, std::size_t i) {
+    return bytes > 0 ? cluster.nic_latency() + bytes / (cluster.nic_share(ranks[i]) * nic_rate) : 0.0;
+  };
   for (std::size_t i = 0; i < count; ++i) {
     const Member& member = members[i];
     const double inside = std::max(member.inside_send, member.inside_receive);
@@ -128,11 +136,9 @@ void price_members(const DispatchKernel& kernel, std::span<const std::int64_t> r
     // Forwarding is pipelined with the NICs: the longest binds. Combine sends the same bytes the other way.
     // Tokens as many as a balanced exchange of as many rows has.
     const double tokens = inside / (rank_share * kernel.top_k * kernel.row_bytes);
-    const auto with_launch = [&](double seconds) {
-      return profile.time_scale.dispatch * power_join(law.launch_s, seconds, law.exponent);
-    };
+    const auto with_launch = [&](double seconds) { return joined_s(law, seconds, profile); };
     const double kernel_s = inside / law.rate + tokens * law.token_s;
-    const double send_s = nic_s(member.nic_send), receive_s = nic_s(member.nic_receive);
+    const double send_s = nic_s(member.nic_send, i), receive_s = nic_s(member.nic_receive, i);
     finish_s[i] = with_launch(std::max({kernel_s, send_s, receive_s}));
     longest.offer(with_launch(kernel_s), kernel.combine ? "combine kernel" : "dispatch kernel", i);
     if (send_s > 0) longest.offer(with_launch(send_s), "nic send", i);
@@ -161,6 +167,35 @@ AllToAllTime dispatch_time(const DispatchKernel& kernel, std::span<const std::in
   result.binding = fmt::format("{} of rank {}", longest.what(), ranks[longest.member()]);
   result.slack_s = longest.slack_s();
   return result;
+}
+
+double dispatch_fair_time_s(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
+                            std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
+                            const topology::HardwareProfile& profile) {
+  const std::size_t count = ranks.size();
+  const double ports_s = dispatch_time_s(kernel, rows, ranks, cluster, profile);
+  std::vector<Member> members(count);
+  const std::vector<std::size_t> order = by_domain(ranks);
+  const auto domains = static_cast<double>(place_members(ranks, cluster, order, members));
+  if (domains < 2) return ports_s;
+  // What crosses domains: to the member on the sender's rail, as in price_members.
+  const double domain_bytes = kernel.row_bytes * distinct_ranks(kernel.experts, domains, kernel.top_k) / kernel.top_k;
+  std::vector<double> crossing(count * count, 0);
+  for (std::size_t at = 0; at < count; ++at) {
+    const std::size_t i = order[at];
+    for (std::size_t j = 0; j < count; ++j) {
+      const Member& receiver = members[j];
+      if (receiver.domain == members[i].domain) continue;
+      const std::size_t forwarder = order[receiver.first + (at - members[i].first) % receiver.peers];
+      crossing[kernel.combine ? forwarder * count + i : i * count + forwarder] +=
+          static_cast<double>(rows[i * count + j]) * domain_bytes;
+    }
+  }
+  std::vector<std::int64_t> bytes(count * count);
+  for (std::size_t at = 0; at < bytes.size(); ++at) bytes[at] = std::llround(crossing[at]);
+  Fabric fabric = group_fabric(ranks, cluster, profile);
+  fabric.nic_half = 0;  // as in price_members
+  return std::max(ports_s, joined_s(law_of(kernel, profile), exchange_time(bytes, fabric).l1_s, profile));
 }
 
 double dispatch_time_s(const DispatchKernel& kernel, std::span<const std::int64_t> rows,

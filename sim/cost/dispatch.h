@@ -33,6 +33,10 @@ void dispatch_finish(const DispatchKernel& kernel, std::span<const std::int64_t>
 AllToAllTime dispatch_time(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
                            std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
                            const topology::HardwareProfile& profile);
+// The longest under fair sharing of the NICs, and of uplinks where they block: never below dispatch_time.
+double dispatch_fair_time_s(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
+                            std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
+                            const topology::HardwareProfile& profile);
 // The longest of them.
 double dispatch_time_s(const DispatchKernel& kernel, std::span<const std::int64_t> rows,
                        std::span<const std::int64_t> ranks, const topology::Cluster& cluster,

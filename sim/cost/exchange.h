@@ -12,19 +12,14 @@
 // docs/models.md, Shared links.
 namespace moeplan::cost {
 
-// A link that is not as it should be: `share` of its rate is left.
-struct Degraded {
-  enum class What { nic, rail, pod };  // the NIC of rank `which`, NIC `which` of every node, uplinks of pod `which`
-  What what = What::nic;
-  std::int64_t which = 0;
-  double share = 1;  // 0 for a rail: missing, its ranks use the next NIC of their node
-};
+using Degraded = topology::DegradedLink;
 
 // Where ranks are and what their links carry, as an exchange needs it.
 struct Fabric {
   struct Rank {
     std::int64_t domain = 0, pod = 0;
-    std::int64_t nic = 0;  // number over the whole fabric: ranks of one number share it
+    std::int64_t nic = 0;   // number over the whole fabric: ranks of one number share it
+    std::int64_t rail = 0;  // the NIC that it would use were no rail missing, in the same numbers
   };
   std::vector<Rank> ranks;
   std::vector<std::int64_t> names;               // how texts call them
@@ -42,7 +37,7 @@ struct PlainFabric {
   double scale_up_rate = 0, scale_up_latency = 0, nic_rate = 0, nic_latency = 0, oversubscription = 1;
 };
 Fabric plain_fabric(const PlainFabric& plain, std::int64_t ranks);
-// The members of a group on a cluster.
+// The members of a group on a cluster, its degraded links included.
 Fabric group_fabric(std::span<const std::int64_t> ranks, const topology::Cluster& cluster,
                     const topology::HardwareProfile& profile);
 // Texts of what cannot be degraded so (no such NIC, rail or pod; nothing left of a node's NICs); else `fabric` is

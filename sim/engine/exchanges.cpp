@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "cost/collective_links.h"
 #include "cost/collectives.h"
 #include "cost/dispatch.h"
 #include "topology/layout.h"
@@ -17,14 +18,24 @@ bool by_kernel(const plan::Plan& plan, const plan::Op& op) {
   return op.once_per_rank && cost::has_dispatch_kernels(plan.scenario->hardware);
 }
 
+cost::DispatchKernel kernel_of(const plan::Plan& plan, const plan::Op& op) {
+  const auto& scenario = *plan.scenario;
+  return {static_cast<double>(op.size.bytes_per_row), static_cast<double>(scenario.model.moe.experts),
+          static_cast<double>(scenario.model.moe.top_k), scenario.dispatch.sms, op.towards_source};
+}
+
 cost::AllToAllTime time_of(const plan::Plan& plan, const plan::Op& op, std::span<const std::int64_t> matrix,
                            std::span<const std::int64_t> ranks) {
-  const auto& scenario = *plan.scenario;
-  if (!by_kernel(plan, op)) return cost::all_to_all_time(matrix, ranks, plan.cluster, scenario.hardware);
-  return cost::dispatch_time(
-      {static_cast<double>(op.size.bytes_per_row), static_cast<double>(scenario.model.moe.experts),
-       static_cast<double>(scenario.model.moe.top_k), scenario.dispatch.sms, op.towards_source},
-      matrix, ranks, plan.cluster, scenario.hardware);
+  const auto& hardware = plan.scenario->hardware;
+  if (!by_kernel(plan, op)) return cost::all_to_all_time(matrix, ranks, plan.cluster, hardware);
+  return cost::dispatch_time(kernel_of(plan, op), matrix, ranks, plan.cluster, hardware);
+}
+
+double fair_time_of(const plan::Plan& plan, const plan::Op& op, std::span<const std::int64_t> matrix,
+                    std::span<const std::int64_t> ranks, double ports_s) {
+  const auto& hardware = plan.scenario->hardware;
+  if (!by_kernel(plan, op)) return cost::all_to_all_fair_time_s(matrix, ranks, plan.cluster, hardware, ports_s);
+  return cost::dispatch_fair_time_s(kernel_of(plan, op), matrix, ranks, plan.cluster, hardware);
 }
 
 // "nic receive of rank 12 (...)" -> "nic receive".
@@ -77,6 +88,16 @@ struct Question {
   auto operator<=>(const Question&) const = default;
 };
 
+// What its answer was, and where it was asked first.
+struct Answer {
+  cost::AllToAllTime time;
+  std::size_t number = 0;  // in the order of the program
+  std::int64_t count = 0;
+  const plan::Visit* visit = nullptr;
+  std::int64_t rank = 0;
+};
+using Answers = std::map<Question, Answer>;
+
 // Kinds of groups that exchange rows.
 std::set<topology::GroupKind> kinds_of_groups(const plan::Plan& plan) {
   std::set<topology::GroupKind> kinds;
@@ -121,9 +142,75 @@ void exchange_matrix(const plan::Plan& plan, const plan::Op& op, const plan::Vis
     }
 }
 
-std::vector<ExchangeKind> exchange_kinds(const plan::Plan& plan) {
-  Collector collector;
-  std::map<Question, cost::AllToAllTime> answers;
+namespace {
+
+// Pairs of ranks in all the exchanges of a kind of which fair sharing is worked out, one exchange at least. Where links
+// neither block nor are degraded the levels hardly differ, and the first of these is enough.
+constexpr std::size_t kFairPairs = std::size_t{1} << 15, kMoreFairPairs = std::size_t{1} << 18;
+
+// Of `count` in order of their time, the first and others evenly spaced: `wanted` at most.
+std::vector<std::size_t> spaced(std::size_t count, std::size_t wanted) {
+  std::vector<std::size_t> places;
+  if (wanted >= count) wanted = count;
+  for (std::size_t i = 0; i < wanted; ++i) places.push_back(wanted == 1 ? 0 : i * (count - 1) / (wanted - 1));
+  return places;
+}
+
+class FairSharing {
+ public:
+  explicit FairSharing(const plan::Plan& plan)
+      : plan_(plan),
+        most_pairs_(plan.cluster.oversubscription() > 1 || plan.cluster.degraded() ? kMoreFairPairs : kFairPairs) {}
+
+  void of_kind(ExchangeKind& kind, std::vector<const Answers::value_type*> asked, ExchangeFactors& factors) {
+    std::sort(asked.begin(), asked.end(), [](const auto* a, const auto* b) {
+      if (a->second.time.total_s != b->second.time.total_s) return a->second.time.total_s > b->second.time.total_s;
+      return a->second.number < b->second.number;
+    });
+    const std::size_t pairs = asked.front()->second.time.finish_s.size() * asked.front()->second.time.finish_s.size();
+    double ports_s = 0, fair_s = 0;
+    const auto places = spaced(asked.size(), std::max<std::size_t>(1, most_pairs_ / pairs));
+    for (const std::size_t place : places) {
+      const auto& [question, answer] = *asked[place];
+      const double time_s = answer.time.total_s, shared_s = time_of(question, answer);
+      kind.l1_worst_s = std::max(kind.l1_worst_s, shared_s);
+      ports_s += static_cast<double>(answer.count) * time_s;
+      fair_s += static_cast<double>(answer.count) * shared_s;
+      factors.set(*question.op, *question.decision, question.first_rank, time_s > 0 ? shared_s / time_s : 1);
+    }
+    const double factor = ports_s > 0 ? fair_s / ports_s : 1;
+    factors.set_mean(kind.name, factor);
+    kind.l1_mean_s = kind.mean_s * factor;
+    kind.distinct = static_cast<std::int64_t>(asked.size());
+    kind.l1_distinct = static_cast<std::int64_t>(places.size());
+  }
+
+ private:
+  // Equal matrices between the same ranks are worked out once.
+  double time_of(const Question& question, const Answer& answer) {
+    const auto ranks = topology::group_members(plan_.scenario->layout, question.op->group, answer.rank);
+    std::vector<std::int64_t> key;
+    exchange_matrix(plan_, *question.op, *answer.visit, answer.rank, ranks.size(), key);
+    const std::size_t entries = key.size();
+    const bool kernel = by_kernel(plan_, *question.op);
+    key.push_back(kernel ? question.op->size.bytes_per_row : 0);
+    key.push_back(kernel && question.op->towards_source ? 1 : 0);
+    key.insert(key.end(), ranks.begin(), ranks.end());
+    const auto [known, is_new] = known_.try_emplace(std::move(key), 0.0);
+    if (is_new)
+      known->second =
+          fair_time_of(plan_, *question.op, std::span(known->first).first(entries), ranks, answer.time.total_s);
+    return known->second;
+  }
+
+  const plan::Plan& plan_;
+  std::size_t most_pairs_;
+  std::map<std::vector<std::int64_t>, double> known_;
+};
+
+// Every exchange of the step goes to `collector`; those that differ to what is returned.
+Answers ask_all(const plan::Plan& plan, Collector& collector) {
+  Answers answers;
   std::vector<std::int64_t> matrix;
   const auto& layout = plan.scenario->layout;
   const std::set<topology::GroupKind> kinds = kinds_of_groups(plan);
@@ -148,15 +235,56 @@ std::vector<ExchangeKind> exchange_kinds(const plan::Plan& plan) {
         const std::vector<std::int64_t>& ranks = group->second;
         const auto& decision = plan.decision(visit.moe_layer, visit.microbatch, plan.group_of(rank));
         const auto [answer, is_new] = answers.try_emplace(Question{&op, &decision, ranks.front()});
+        Answer& found = answer->second;
         if (is_new) {
           exchange_matrix(plan, op, visit, rank, ranks.size(), matrix);
-          answer->second = time_of(plan, op, matrix, ranks);
+          found.time = time_of(plan, op, matrix, ranks);
+          found.number = answers.size();
+          found.visit = &visit;
+          found.rank = rank;
         }
-        collector.add(op, visit, answer->second);
+        ++found.count;
+        collector.add(op, visit, found.time);
       }
     }
   }
+  return answers;
+}
+
+}  // namespace
+
+void ExchangeFactors::set(const plan::Op& op, const policy::LayerDecision& decision, std::int64_t first_rank,
+                          double factor) {
+  factors_[{&op, &decision, first_rank}] = factor;
+}
+
+double ExchangeFactors::of(const plan::Op& op, const policy::LayerDecision* decision, std::int64_t first_rank) const {
+  if (const auto own = factors_.find({&op, decision, first_rank}); own != factors_.end()) return own->second;
+  const auto mean = means_.find(op.name);
+  return mean == means_.end() ? 1 : mean->second;
+}
+
+bool ExchangeFactors::any() const {
+  return std::any_of(means_.begin(), means_.end(), [](const auto& mean) { return mean.second > 1; });
+}
+
+std::vector<ExchangeKind> exchange_kinds(const plan::Plan& plan) {
+  Collector collector;
+  ask_all(plan, collector);
   return collector.means();
+}
+
+Exchanges exchanges_of(const plan::Plan& plan) {
+  Exchanges result;
+  Collector collector;
+  const Answers answers = ask_all(plan, collector);
+  result.kinds = collector.means();
+  std::map<std::string, std::vector<const Answers::value_type*>> by_name;
+  for (const auto& entry : answers)
+    if (!entry.second.time.binding.empty()) by_name[entry.first.op->name].push_back(&entry);
+  FairSharing sharing(plan);
+  for (ExchangeKind& kind : result.kinds) sharing.of_kind(kind, by_name.at(kind.name), result.factors);
+  return result;
 }
 
 }  // namespace moeplan::engine

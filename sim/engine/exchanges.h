@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "plan/plan.h"
@@ -28,9 +30,30 @@ struct ExchangeKind {
   double worst_s = 0;
   std::string worst_binding;  // "nic receive of rank 12"
   double worst_slack_s = 0;
+  double l1_mean_s = 0, l1_worst_s = 0;        // by max-min fair sharing of the links; never below mean_s and worst_s
+  std::int64_t l1_distinct = 0, distinct = 0;  // exchanges that differ, and those of them that L1 was worked out of
   std::int32_t worst_layer = 0, worst_microbatch = 0;
   std::vector<Bound> bounds;  // the most frequent first
 };
+// How much longer an exchange takes by fair sharing (L1) than by its fullest port (L0).
+class ExchangeFactors {
+ public:
+  void set(const plan::Op& op, const policy::LayerDecision& decision, std::int64_t first_rank, double factor);
+  void set_mean(const std::string& kind, double factor) { means_[kind] = factor; }
+  // At least 1; of exchanges of which L1 was not worked out, the mean of their kind.
+  double of(const plan::Op& op, const policy::LayerDecision* decision, std::int64_t first_rank) const;
+  bool any() const;  // some are above 1
+
+ private:
+  std::map<std::tuple<const plan::Op*, const policy::LayerDecision*, std::int64_t>, double> factors_;
+  std::map<std::string, double> means_;
+};
+struct Exchanges {
+  std::vector<ExchangeKind> kinds;
+  ExchangeFactors factors;
+};
+// As exchange_kinds, with what L1 makes of each.
+Exchanges exchanges_of(const plan::Plan& plan);
 // In the order of the program. Exchanges through collectives (the allgather dispatcher) have no port that binds, and
 // are left out.
 std::vector<ExchangeKind> exchange_kinds(const plan::Plan& plan);

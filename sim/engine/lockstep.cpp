@@ -446,8 +446,8 @@ class Lockstep {
 
 }  // namespace
 
-std::optional<StandingTimes> run_lockstep(const plan::Plan& plan) {
-  OpCosts costs(plan);
+std::optional<StandingTimes> run_lockstep(const plan::Plan& plan, const ExchangeFactors* factors) {
+  OpCosts costs(plan, factors);
   const std::optional<Templates> templates = Templates::of_chain(plan, costs);
   if (!templates) return std::nullopt;
   return Lockstep(plan, costs, *templates).run();

@@ -20,6 +20,7 @@ struct StandingTimes {
 // The step of a plan whose programs are chains (step_template.h), by rows: the ranks that share a program go through it
 // together, a piece at a time, in contiguous arrays. The same times as run_max_plus (a test). None where a plan is not
 // of that kind.
-std::optional<StandingTimes> run_lockstep(const plan::Plan& plan);
+class ExchangeFactors;
+std::optional<StandingTimes> run_lockstep(const plan::Plan& plan, const ExchangeFactors* factors = nullptr);
 
 }  // namespace moeplan::engine

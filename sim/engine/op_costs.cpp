@@ -12,7 +12,8 @@ namespace moeplan::engine {
 
 using plan::Work;
 
-OpCosts::OpCosts(const plan::Plan& plan) : plan_(plan), repeat_(plan.decisions.size() < plan.decision_of.size()) {
+OpCosts::OpCosts(const plan::Plan& plan, const ExchangeFactors* factors)
+    : plan_(plan), factors_(factors), repeat_(plan.decisions.size() < plan.decision_of.size()) {
   const auto& hardware = plan.scenario->hardware;
   sync_ps_ = to_ps(plan, "a wait of the host", hardware.time_scale.host * hardware.host.sync.value);
 }
@@ -160,6 +161,10 @@ void OpCosts::price_exchange(const plan::Op& op, const plan::Visit& visit, std::
     cost::dispatch_finish(kernel, matrix_, group.ranks, plan_.cluster, scenario.hardware, finish_);
   } else {
     cost::all_to_all_finish(matrix_, group.ranks, plan_.cluster, scenario.hardware, finish_);
+  }
+  if (factors_ != nullptr) {
+    const double factor = factors_->of(op, decision(visit, rank), group.ranks.front());
+    for (double& seconds : finish_) seconds *= factor;
   }
   scratch_.resize(members);
   for (const std::size_t place : group.places) scratch_[place] = to_ps(plan_, op.name, finish_[place]);

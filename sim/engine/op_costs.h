@@ -12,11 +12,14 @@
 
 namespace moeplan::engine {
 
+class ExchangeFactors;
+
 // What the ops of a plan take, in picoseconds. What repeats is worked out once: by (shape of the op, decision) where
 // rows decide, for all members of an expert group together.
 class OpCosts {
  public:
-  explicit OpCosts(const plan::Plan& plan);
+  // `factors`: exchanges take as much longer; null: as by their ports.
+  explicit OpCosts(const plan::Plan& plan, const ExchangeFactors* factors = nullptr);
 
   // A group of ranks that communicate, and which of them are computed (plan.fold).
   struct Group {
@@ -75,6 +78,7 @@ class OpCosts {
   double collective_s(const plan::Op& op, std::int64_t bytes, std::span<const std::int64_t> ranks);
 
   const plan::Plan& plan_;
+  const ExchangeFactors* factors_ = nullptr;
   bool repeat_ = false;
   std::int64_t sync_ps_ = 0;
   std::map<std::pair<int, std::int64_t>, Group> groups_;

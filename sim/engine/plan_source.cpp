@@ -53,7 +53,8 @@ std::int64_t make_key(std::int64_t what, std::int64_t which, std::int64_t sequen
 
 }  // namespace
 
-PlanSource::PlanSource(const plan::Plan& plan) : plan_(plan), costs_(plan), facts_(3 * plan.blocks.size()) {
+PlanSource::PlanSource(const plan::Plan& plan, const ExchangeFactors* factors)
+    : plan_(plan), costs_(plan, factors), facts_(3 * plan.blocks.size()) {
   for (std::int64_t r = 0; r < plan.scenario->layout.world; ++r)
     if (plan.representative_of(r) == r) standing_.push_back(r);
   states_.resize(standing_.size());
@@ -225,6 +226,7 @@ void PlanSource::done(std::int64_t standing, const OpTimes& times) {
   if (times.end_ps > kLongestStep_ps) too_long(plan_, "the step", static_cast<double>(times.end_ps) * kPicosecond);
   attribute(state, *facts->op, visit->lane, times);
   if (standing == recorded_) times_->push_back(times);
+  if (watcher_) watcher_(standing, *facts->op, times);
 }
 
 std::int64_t PlanSource::all_exchanges_ps(const State& state) {

@@ -1,8 +1,10 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -18,7 +20,7 @@ namespace moeplan::engine {
 class PlanSource : public ProgramSource {
  public:
   // Runs the ranks that stand for all (plan.fold); its numbers of ranks count those.
-  explicit PlanSource(const plan::Plan& plan);
+  explicit PlanSource(const plan::Plan& plan, const ExchangeFactors* factors = nullptr);
   ~PlanSource() override;
   std::int64_t rank_of(std::int64_t standing) const { return standing_[static_cast<std::size_t>(standing)]; }
   std::int64_t standing_of(std::int64_t rank) const;
@@ -30,6 +32,9 @@ class PlanSource : public ProgramSource {
   const PartsPs& parts_of(std::int64_t standing) const { return states_[static_cast<std::size_t>(standing)].parts; }
   // End of the rank's last op that a next one would wait for.
   std::int64_t clock_ps(std::int64_t standing) const { return states_[static_cast<std::size_t>(standing)].clock_ps; }
+  // Called with the times of every op, those of a rank in program order.
+  using Watcher = std::function<void(std::int64_t standing, const plan::Op& op, const OpTimes& times)>;
+  void watch(Watcher watcher) { watcher_ = std::move(watcher); }
   // Times of every op of one of them are added to `times`, in program order.
   void record(std::int64_t standing, std::vector<OpTimes>* times) {
     recorded_ = standing;
@@ -73,6 +78,7 @@ class PlanSource : public ProgramSource {
   std::unordered_map<std::int64_t, Meeting> meetings_;
   std::int64_t recorded_ = -1;
   std::vector<OpTimes>* times_ = nullptr;
+  Watcher watcher_;
 };
 
 }  // namespace moeplan::engine

@@ -32,8 +32,8 @@ void TimeParts::add(const TimeParts& other, double weight) {
 namespace {
 
 // By max-plus over single ops: any plan.
-StandingTimes run_ops(const plan::Plan& plan) {
-  PlanSource source(plan);
+StandingTimes run_ops(const plan::Plan& plan, const ExchangeFactors* factors) {
+  PlanSource source(plan, factors);
   RunResult result = run_max_plus(source);
   StandingTimes times;
   times.finish_ps = std::move(result.finish_ps);
@@ -70,12 +70,14 @@ StepTime summarise(const plan::Plan& plan, const StandingTimes& times) {
 
 }  // namespace
 
-StepTime run_step(const plan::Plan& plan) {
-  std::optional<StandingTimes> times = run_lockstep(plan);
-  return summarise(plan, times ? *times : run_ops(plan));
+StepTime run_step(const plan::Plan& plan, const ExchangeFactors* factors) {
+  std::optional<StandingTimes> times = run_lockstep(plan, factors);
+  return summarise(plan, times ? *times : run_ops(plan, factors));
 }
 
-StepTime run_step_by_ops(const plan::Plan& plan) { return summarise(plan, run_ops(plan)); }
+StepTime run_step_by_ops(const plan::Plan& plan, const ExchangeFactors* factors) {
+  return summarise(plan, run_ops(plan, factors));
+}
 
 std::vector<std::vector<OpClock>> op_clocks(const plan::Plan& plan, std::int64_t rank) {
   PlanSource source(plan);

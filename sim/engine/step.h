@@ -38,10 +38,12 @@ struct StepTime {
   std::int64_t ops = 0;
 };
 
+class ExchangeFactors;
 // By rows of ranks in lockstep where the plan allows it (lockstep.h), else op by op.
-StepTime run_step(const plan::Plan& plan);
+// `factors` (exchanges.h): exchanges take as much longer.
+StepTime run_step(const plan::Plan& plan, const ExchangeFactors* factors = nullptr);
 // Op by op, whatever the plan: the same answer.
-StepTime run_step_by_ops(const plan::Plan& plan);
+StepTime run_step_by_ops(const plan::Plan& plan, const ExchangeFactors* factors = nullptr);
 
 // When the host issued an op of a rank's program, and when the device ran it. Hand-overs between blocks, which the
 // engine leaves out, are as the op before them.

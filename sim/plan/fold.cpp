@@ -123,6 +123,22 @@ bool mirrors_agree(const Plan& plan) {
   return true;
 }
 
+// Each rank's NIC and uplinks are as degraded as those of the rank that would stand for it.
+bool degraded_agree(const Plan& plan, std::int64_t fold) {
+  const topology::Cluster& cluster = plan.cluster;
+  if (!cluster.degraded()) return true;
+  const auto& layout = plan.scenario->layout;
+  for (std::int64_t rank = 0; rank < layout.world; ++rank) {
+    const std::int64_t first = plan.stage_of(rank) * layout.stage_size();
+    const std::int64_t standing = first + (rank - first) % fold;
+    if (cluster.nic_share(rank) != cluster.nic_share(standing) ||
+        cluster.port_share(rank) != cluster.port_share(standing) ||
+        cluster.pod_share(cluster.pod_of(rank)) != cluster.pod_share(cluster.pod_of(standing)))
+      return false;
+  }
+  return true;
+}
+
 // Every group of a standing rank is closed: what its members are as, is in it.
 bool closed(const Plan& plan, std::int64_t fold) {
   const auto& layout = plan.scenario->layout;
@@ -154,8 +170,9 @@ std::int64_t equal_ranks(const Plan& plan) {
   const auto& layout = plan.scenario->layout;
   if (!groups_agree(plan) || !borders_agree(plan) || !mirrors_agree(plan)) return layout.stage_size();
   const std::int64_t group = layout.ep * layout.etp;
-  if (members_agree(plan) && links_agree(plan, true) && closed(plan, 1)) return 1;
-  if (group < layout.stage_size() && links_agree(plan, false) && closed(plan, group)) return group;
+  if (members_agree(plan) && degraded_agree(plan, 1) && links_agree(plan, true) && closed(plan, 1)) return 1;
+  if (group < layout.stage_size() && degraded_agree(plan, group) && links_agree(plan, false) && closed(plan, group))
+    return group;
   return layout.stage_size();
 }
 

@@ -208,6 +208,16 @@ Json layout_json(const scenario::Scenario& scenario) {
           {"dispatcher", name_of(scenario::dispatcher_names(), scenario.dispatch.kind)}};
 }
 
+Json degraded_json(const std::vector<topology::DegradedLink>& links) {
+  Json json = Json::array();
+  for (const topology::DegradedLink& link : links) {
+    using What = topology::DegradedLink::What;
+    const char* kind = link.what == What::nic ? "nic" : link.what == What::rail ? "rail" : "pod";
+    json.push_back({{kind, link.which}, {"share", link.share}});
+  }
+  return json;
+}
+
 Json provenance_json(const Evaluation& evaluation) {
   const scenario::Scenario& scenario = *evaluation.scenario;
   Json evidence = Json::object();
@@ -247,11 +257,14 @@ std::string run_json(const Evaluation& evaluation) {
   json["peak_bf16_tflops"] = scenario.hardware.device.peak_bf16.value / 1e12;
   json["model_flops_per_token"] = evaluation.flops_per_token;
   json["layout"] = layout_json(scenario);
+  if (!scenario.hardware.degraded.empty()) json["degraded"] = degraded_json(scenario.hardware.degraded);
   json["fit"] = fit_json(evaluation);
   json["peak_memory"] = peak_memory(evaluation);
   json["stages"] = stages_json(evaluation);
   json["ranks"] = ranks_json(evaluation);
   json["time"] = time_json(evaluation.mean);
+  json["time"]["step_time_l1_s"] = evaluation.step_l1_s ? Json(*evaluation.step_l1_s) : Json();
+  json["time"]["nic_overlap_s"] = nic_overlap_json(evaluation.nic_overlap);
   json["time"]["exchanges"] = exchanges_json(evaluation.exchanges);
   json["routing"] = routing_json(evaluation.routing);
   json["closed_form"] = {{"rank", evaluation.closed_form_rank},

@@ -50,13 +50,21 @@ std::string step_range(const Evaluation& evaluation) {
                      100 * search::kCoverage);
 }
 
+// Whether fair sharing of the links is worth showing beside the fullest link.
+bool shows_l1(double l0_s, double l1_s) { return l1_s >= 1.02 * l0_s; }
+
 // What binds each kind of exchange between expert ranks most often; "" where there is none.
 std::string exchanges_line(const Evaluation& evaluation) {
   std::vector<std::string> kinds;
   for (const engine::ExchangeKind& kind : evaluation.exchanges) {
     const engine::ExchangeKind::Bound& bound = kind.bounds.front();
-    kinds.push_back(fmt::format("{} {} ({} of {}, slack {})", kind.name, bound.resource, bound.count, kind.count,
-                                base::format_time(bound.slack_s)));
+    std::string shared;
+    if (shows_l1(kind.mean_s, kind.l1_mean_s) || shows_l1(kind.worst_s, kind.l1_worst_s))
+      shared = fmt::format("; L0 {} / L1 {}, worst {} / {}", base::format_time(kind.mean_s),
+                           base::format_time(kind.l1_mean_s), base::format_time(kind.worst_s),
+                           base::format_time(kind.l1_worst_s));
+    kinds.push_back(fmt::format("{} {} ({} of {}, slack {}{})", kind.name, bound.resource, bound.count, kind.count,
+                                base::format_time(bound.slack_s), shared));
   }
   return kinds.empty() ? "" : wrapped("Exchanges bound by  ", joined(kinds, "; "));
 }
@@ -92,12 +100,18 @@ std::string verdict_block(const Evaluation& evaluation) {
                   base::format_time(evaluation.step_s), step_range(evaluation), evaluation.tokens_per_s_per_gpu,
                   evaluation.model_flops_per_gpu / 1e12, percent(evaluation.mfu), evaluation.mfu_peak_flops / 1e12,
                   cost::precision_name(scenario::cost_precision(scenario.training.precision))));
+  if (evaluation.step_l1_s && shows_l1(evaluation.step_s, *evaluation.step_l1_s))
+    text += wrapped("      step L1  ", fmt::format("{} with every all-to-all by fair sharing of the links",
+                                                   base::format_time(*evaluation.step_l1_s)));
   const WholeRun run = whole_run(evaluation);
   if (run.total_tokens > 0) {
     text += wrapped("      run      ", fmt::format("{:.4g} tokens: {:.0f} steps, {:.1f} days, {:.0f} GPU-hours",
                                                    run.total_tokens, run.steps, run.days, run.gpu_hours));
   }
   text += wrapped("      layout   ", layout_line(scenario));
+  std::vector<std::string> degraded;
+  for (const topology::DegradedLink& link : scenario.hardware.degraded) degraded.push_back(degraded_text(link));
+  if (!degraded.empty()) text += wrapped("      degraded ", joined(degraded, "; "));
   return text;
 }
 

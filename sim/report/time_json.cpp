@@ -21,15 +21,28 @@ Json exchanges_json(const std::vector<engine::ExchangeKind>& exchanges) {
     json.push_back({{"kind", kind.name},
                     {"count", kind.count},
                     {"mean_s", kind.mean_s},
+                    {"l0_s", kind.mean_s},
+                    {"l1_s", kind.l1_mean_s},
+                    {"l1_of", {{"distinct", kind.distinct}, {"worked_out", kind.l1_distinct}}},
                     {"bound_by", std::move(bounds)},
                     {"worst",
                      {{"seconds", kind.worst_s},
+                      {"l0_s", kind.worst_s},
+                      {"l1_s", kind.l1_worst_s},
                       {"binding", kind.worst_binding},
                       {"slack_s", kind.worst_slack_s},
                       {"layer", kind.worst_layer},
                       {"microbatch", kind.worst_microbatch}}}});
   }
   return json;
+}
+
+Json nic_overlap_json(const std::optional<engine::NicOverlap>& overlap) {
+  if (!overlap) return nullptr;
+  return {{"mean", overlap->mean_s},
+          {"worst", overlap->worst_s},
+          {"worst_rank", overlap->worst_rank},
+          {"busy", overlap->busy_s}};
 }
 
 Json sensitivities_json(const std::vector<search::Sensitivity>& sensitivities) {

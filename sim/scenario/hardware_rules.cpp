@@ -7,6 +7,7 @@
 #include "cost/dispatch.h"
 #include "cost/kernels.h"
 #include "scenario/rules.h"
+#include "topology/cluster.h"
 
 // What a scenario asks of a machine that its profile does not state.
 namespace moeplan::scenario {
@@ -32,6 +33,15 @@ void check_host_link(const Raw& raw, const topology::HardwareProfile& profile, b
   };
   if (!raw.memory.offload_modules.empty()) missing("memory.offload_modules");
   if (raw.optimizer.offload_fraction > 0) missing("optimizer.cpu_offload");
+}
+
+void check_degraded(const Raw& raw, const topology::HardwareProfile& profile, base::Faults& faults) {
+  if (raw.degraded.empty()) return;
+  std::vector<topology::DegradedLink> links;
+  for (const Raw::Degraded& one : raw.degraded) links.push_back(one.link);
+  const auto why = topology::degraded_faults(links, topology::Cluster(profile, raw.layout.world));
+  for (std::size_t i = 0; i < why.size(); ++i)
+    if (why[i]) faults.add(raw.degraded[i].where, *why[i], {}, {raw.places.where("cluster.hardware")});
 }
 
 }  // namespace
@@ -86,6 +96,7 @@ void choose_library(const Raw& raw, const std::vector<Override>& overrides, topo
 void check_hardware(const Raw& raw, const topology::HardwareProfile& profile, base::Faults& faults) {
   check_precision(raw, profile, faults);
   check_host_link(raw, profile, faults);
+  check_degraded(raw, profile, faults);
 }
 
 }  // namespace moeplan::scenario

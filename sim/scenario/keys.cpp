@@ -19,6 +19,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"cluster", {}, true},
     {"cluster.hardware"},
     {"cluster.kernel_library"},
+    {"cluster.degraded"},
     {"cluster.gpus", {"world_size"}},
     {"parallel", {}, true},
     {"parallel.tensor_model_parallel_size", {"tp"}},

@@ -19,11 +19,33 @@ constexpr std::int64_t kMaxMicroBatch = std::int64_t{1} << 12;
 constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSequence = std::int64_t{1} << 22;
 
+// { rail: 2, share: 0 }: exactly one of nic, rail and pod.
+void read_degraded(const config::Node& node, Raw& raw, base::Faults& faults) {
+  const std::array<std::string, 3> kinds = {"nic", "rail", "pod"};
+  config::Reader reader(node, faults);
+  Raw::Degraded& degraded = raw.degraded.emplace_back();
+  degraded.where = node.where();
+  std::vector<std::string> named;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (!reader.has(kinds[i])) continue;
+    named.push_back(kinds[i]);
+    degraded.link.what = static_cast<topology::DegradedLink::What>(i);
+    degraded.link.which = reader.integer(kinds[i], {0, kMaxGpus});
+  }
+  degraded.link.share = reader.real("share", {0.0, 1.0});
+  const std::size_t before = faults.size();
+  reader.finish();
+  if (faults.size() != before || node.kind() != config::Node::Kind::map) return;  // a name was mistyped
+  if (named.empty()) faults.add(node.where(), "expected one of " + base::join_names(kinds), "{ rail: 2, share: 0 }");
+  if (named.size() > 1) reader.fault(named[1], "one link has one name, and '" + named[0] + "' is given, too");
+}
+
 void read_cluster(config::Reader reader, Raw& raw) {
   declare_keys(reader, "cluster", raw.places);
   raw.hardware = reader.text("hardware");
   raw.kernel_library = reader.text_or("kernel_library", "");
   raw.layout.world = reader.integer("gpus", {1, kMaxGpus});
+  for (const config::Node& node : reader.list("degraded")) read_degraded(node, raw, reader.faults());
   reader.finish();
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/document.h"
 #include "scenario/places.h"
@@ -25,8 +26,13 @@ struct RawRouting {
 struct Raw {
   explicit Raw(base::Where root) : places(std::move(root)) {}
   std::string model, hardware;
-  std::string kernel_library;  // of the profile; empty: the framework's
+  std::string kernel_library;                // of the profile; empty: the framework's
   std::optional<config::Node> inline_model;  // `model` as a mapping: a model file's content; the name is empty then
+  struct Degraded {
+    topology::DegradedLink link;
+    base::Where where;
+  };
+  std::vector<Degraded> degraded;
   topology::Layout layout;
   StageRules stage_rules;    // layers and MTP blocks are the model's
   std::string stage_layout;  // pipeline_model_parallel_layout, empty when not stated

@@ -91,6 +91,7 @@ Scenario assemble(const Raw& raw, const std::string& name, model::Architecture a
   scenario.name = name;
   scenario.model = std::move(arch);
   scenario.hardware = std::move(hardware);
+  for (const Raw::Degraded& one : raw.degraded) scenario.hardware.degraded.push_back(one.link);
   scenario.layout = raw.layout;
   scenario.training = raw.training;
   scenario.training.iterations = options.iterations;

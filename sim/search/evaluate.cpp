@@ -322,4 +322,15 @@ Evaluation evaluate(std::shared_ptr<const scenario::Scenario> scenario, int thre
   return evaluation;
 }
 
+void evaluate_exchanges(Evaluation& evaluation) {
+  MOEPLAN_CHECK(evaluation.plan != nullptr, "exchanges are those of a plan that was kept");
+  const plan::Plan& plan = *evaluation.plan;
+  const engine::Exchanges exchanges = engine::exchanges_of(plan);
+  evaluation.exchanges = exchanges.kinds;
+  evaluation.nic_overlap = engine::nic_overlap(plan, evaluation.ops / evaluation.iterations);
+  if (plan.cluster.oversubscription() <= 1 && !plan.cluster.degraded()) return;
+  evaluation.step_l1_s =
+      exchanges.factors.any() ? engine::run_step(plan, &exchanges.factors).step_s : evaluation.step_s;
+}
+
 }  // namespace moeplan::search

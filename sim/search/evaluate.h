@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/exchanges.h"
+#include "engine/nic_overlap.h"
 #include "engine/step.h"
 #include "memory/replay.h"
 #include "memory/reserved.h"
@@ -102,9 +103,14 @@ struct Evaluation {
   std::int64_t ops = 0;                               // engine ops evaluated, for --stats
   std::shared_ptr<const plan::Plan> plan;             // of the median iteration, where it was asked for
   std::vector<engine::ExchangeKind> exchanges;        // of that plan
-  std::optional<Uncertainty> uncertainty;             // where it was asked for (run)
-  std::vector<Sensitivity> sensitivities;             // where they were asked for (run --sensitivities)
+  std::optional<double> step_l1_s;  // of that plan with every exchange at L1, where links block or are degraded
+  std::optional<engine::NicOverlap> nic_overlap;  // of that plan, by ports; nothing where the step has too many ops
+  std::optional<Uncertainty> uncertainty;         // where it was asked for (run)
+  std::vector<Sensitivity> sensitivities;         // where they were asked for (run --sensitivities)
 };
+
+// Fills `exchanges`, `step_l1_s` and `nic_overlap`; `plan` must be there.
+void evaluate_exchanges(Evaluation& evaluation);
 
 // threads <= 0: as many as the machine has. Same result whatever the number. `reserved_of`: ranks whose allocator is
 // replayed besides those of `worst`. `keep_plan`: fill `plan`, which is large.

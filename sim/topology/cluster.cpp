@@ -53,9 +53,11 @@ struct Cluster::Graph {
     const bool scale_up = kind == LinkKind::gpu_switch || kind == LinkKind::switch_gpu;
     return scale_up ? scale_up_rate : port_rate;
   }
+  std::int64_t rail_of(std::int64_t gpu) const { return gpu % gpus_per_node * ports_per_node / gpus_per_node; }
   std::int64_t port_of(std::int64_t gpu) const {  // NIC vertices are numbered over the cluster
-    const std::int64_t node = gpu / gpus_per_node;
-    return node * ports_per_node + gpu % gpus_per_node * ports_per_node / gpus_per_node;
+    const std::int64_t rail = rail_of(gpu);
+    return gpu / gpus_per_node * ports_per_node +
+           (used_rail.empty() ? rail : used_rail[static_cast<std::size_t>(rail)]);
   }
   std::int64_t leaf_of_port(std::int64_t port) const {
     if (leaves == 0) return 0;
@@ -63,8 +65,11 @@ struct Cluster::Graph {
     return port / ports_per_node / ports_per_leaf * ports_per_node + port % ports_per_node;
   }
   std::string name(std::int64_t vertex) const;
+  // Share of its usual rate that the link from or to a vertex has left.
+  double share_of(std::int64_t from, std::int64_t to) const;
 
   void read(const HardwareProfile& profile);
+  void degrade(const std::vector<DegradedLink>& degraded);
   void connect();
 
   std::int64_t gpus = 0, nodes = 0, domains = 0, gpus_per_node = 1, domain_gpus = 1, nics_per_node = 1;
@@ -74,13 +79,59 @@ struct Cluster::Graph {
   double scale_up_rate = 0, nic_rate = 0, port_rate = 0, uplink_rate = 0, scale_up_latency = 0, nic_latency = 0;
   double oversubscription = 1;
   std::int64_t first_switch = 0, first_sender = 0, first_leaf = 0, fabric = 0, first_receiver = 0;
+  // Degraded links, all empty where there are none.
+  std::vector<std::int64_t> used_rail;          // of each rail, the one that its GPUs use
+  std::vector<double> usual_gpus, served_gpus;  // of each rail, a node
+  std::vector<double> port_share, pod_share;
   SparseGraph links;
 };
 
 Cluster::Graph::Graph(const HardwareProfile& profile, std::int64_t gpu_count) : gpus(gpu_count) {
   MOEPLAN_CHECK(gpus >= 1, "a cluster has at least one GPU");
   read(profile);
+  degrade(profile.degraded);
   connect();
+}
+
+// Links that are not there change nothing: the scenario has refused them (degraded_faults).
+void Cluster::Graph::degrade(const std::vector<DegradedLink>& degraded) {
+  if (degraded.empty()) return;
+  const auto rails_of_node = static_cast<std::size_t>(ports_per_node);
+  std::vector<char> missing(rails_of_node, 0);
+  port_share.assign(static_cast<std::size_t>(nodes * ports_per_node), 1);
+  for (const DegradedLink& link : degraded) {
+    const auto which = static_cast<std::size_t>(link.which);
+    switch (link.what) {
+      case DegradedLink::What::nic: {
+        const std::int64_t port = link.which / gpus_per_node * ports_per_node + rail_of(link.which);
+        if (link.which < gpus) port_share[static_cast<std::size_t>(port)] *= link.share;
+        break;
+      }
+      case DegradedLink::What::rail:
+        if (which >= rails_of_node) break;
+        if (link.share <= 0) missing[which] = 1;
+        for (std::size_t port = which; port < port_share.size() && link.share > 0; port += rails_of_node)
+          port_share[port] *= link.share;
+        break;
+      case DegradedLink::What::pod:
+        if (pod_share.size() <= which) pod_share.resize(which + 1, 1);
+        pod_share[which] *= link.share;
+        break;
+    }
+  }
+  MOEPLAN_CHECK(std::count(missing.begin(), missing.end(), char{0}) > 0, "a node without NICs was refused");
+  for (std::size_t rail = 0; rail < rails_of_node; ++rail) {
+    std::size_t used = rail;
+    while (missing[used] != 0) used = (used + 1) % rails_of_node;
+    used_rail.push_back(static_cast<std::int64_t>(used));
+  }
+  usual_gpus.assign(rails_of_node, 0);
+  served_gpus.assign(rails_of_node, 0);
+  for (std::int64_t gpu = 0; gpu < gpus_per_node; ++gpu) {
+    const auto rail = static_cast<std::size_t>(rail_of(gpu));
+    ++usual_gpus[rail];
+    ++served_gpus[static_cast<std::size_t>(used_rail[rail])];
+  }
 }
 
 void Cluster::Graph::read(const HardwareProfile& profile) {
@@ -151,8 +202,11 @@ void Cluster::Graph::connect() {
   for (std::int64_t leaf = 0; leaf < leaves; ++leaf) add(fabric, first_leaf + leaf, LinkKind::leaf_spine);
   if (leaves == 0)
     for (std::int64_t port = 0; port < ports; ++port) add(fabric, first_receiver + port, LinkKind::fabric_nic);
-  for (std::int64_t gpu = 0; gpu < gpus; ++gpu)  // port_of rises with gpu: still sorted
-    add(first_receiver + port_of(gpu), gpu, LinkKind::nic_gpu);
+  std::vector<std::pair<std::int64_t, std::int64_t>> received;  // sorted: GPUs of a missing rail lie on another port
+  received.reserve(static_cast<std::size_t>(gpus));
+  for (std::int64_t gpu = 0; gpu < gpus; ++gpu) received.emplace_back(port_of(gpu), gpu);
+  if (!used_rail.empty()) std::sort(received.begin(), received.end());
+  for (const auto& [port, gpu] : received) add(first_receiver + port, gpu, LinkKind::nic_gpu);
   links = SparseGraph(boost::edges_are_sorted, edges.begin(), edges.end(), properties.begin(),
                       static_cast<std::uint32_t>(vertices));
 }
@@ -167,10 +221,26 @@ std::string Cluster::Graph::name(std::int64_t vertex) const {
   return fmt::format("nic{}", port / ports_per_node * nics_per_node + nic);
 }
 
+double Cluster::Graph::share_of(std::int64_t from, std::int64_t to) const {
+  if (used_rail.empty()) return 1;
+  for (const std::int64_t vertex : {from, to}) {
+    if (vertex >= first_receiver) return port_share[static_cast<std::size_t>(vertex - first_receiver)];
+    if (vertex >= first_sender && vertex < first_leaf)
+      return port_share[static_cast<std::size_t>(vertex - first_sender)];
+  }
+  for (const std::int64_t vertex : {from, to}) {  // leaf and spine
+    if (vertex < first_leaf || vertex >= fabric) continue;
+    const auto pod = static_cast<std::size_t>(rails ? (vertex - first_leaf) / ports_per_node : vertex - first_leaf);
+    return pod < pod_share.size() ? pod_share[pod] : 1;
+  }
+  return 1;
+}
+
 Cluster::Cluster(const HardwareProfile& profile, std::int64_t gpus) : graph_(std::make_unique<Graph>(profile, gpus)) {
   gpus_per_node_ = graph_->gpus_per_node;
   domain_gpus_ = graph_->domain_gpus;
   oversubscription_ = graph_->oversubscription;
+  degraded_ = !profile.degraded.empty();
   if (graph_->leaves == 0) return;
   const std::int64_t leaf_gpus = graph_->ports_per_leaf * gpus_per_node_ / graph_->ports_per_node;
   pod_gpus_ = graph_->rails ? graph_->ports_per_leaf * gpus_per_node_ : leaf_gpus;
@@ -184,6 +254,20 @@ std::int64_t Cluster::nodes() const { return graph_->nodes; }
 std::int64_t Cluster::leaf_of(std::int64_t gpu) const { return graph_->leaf_of_port(graph_->port_of(gpu)); }
 std::int64_t Cluster::nic_of(std::int64_t gpu) const {
   return gpu % graph_->gpus_per_node * graph_->nics_per_node / graph_->gpus_per_node;
+}
+std::int64_t Cluster::port_of(std::int64_t gpu) const { return graph_->port_of(gpu); }
+std::int64_t Cluster::ports_per_node() const { return graph_->ports_per_node; }
+double Cluster::port_share(std::int64_t gpu) const {
+  return graph_->port_share.empty() ? 1 : graph_->port_share[static_cast<std::size_t>(graph_->port_of(gpu))];
+}
+double Cluster::nic_share(std::int64_t gpu) const {
+  if (!degraded_) return 1;
+  const auto used = static_cast<std::size_t>(graph_->port_of(gpu) % graph_->ports_per_node);
+  return port_share(gpu) * (graph_->usual_gpus[used] / graph_->served_gpus[used]);
+}
+double Cluster::pod_share(std::int64_t pod) const {
+  const auto which = static_cast<std::size_t>(pod);
+  return which < graph_->pod_share.size() ? graph_->pod_share[which] : 1;
 }
 double Cluster::scale_up_rate() const { return graph_->scale_up_rate; }
 double Cluster::nic_rate() const { return graph_->nic_rate; }
@@ -221,7 +305,9 @@ std::vector<Link> Cluster::route(std::int64_t a, std::int64_t b) const {
     const Vertex from = before[to];
     MOEPLAN_CHECK(from != to, "every GPU reaches every other");
     const LinkKind kind = links[boost::edge(from, to, links).first].kind;
-    path.push_back({graph_->name(from) + "-" + graph_->name(to), graph_->bandwidth(kind), graph_->latency(kind)});
+    const double share = graph_->share_of(static_cast<std::int64_t>(from), static_cast<std::int64_t>(to));
+    path.push_back(
+        {graph_->name(from) + "-" + graph_->name(to), share * graph_->bandwidth(kind), graph_->latency(kind)});
   }
   std::reverse(path.begin(), path.end());
   return path;

@@ -37,6 +37,17 @@ class Cluster {
   std::int64_t pod_of(std::int64_t gpu) const { return pod_gpus_ == 0 ? 0 : gpu / pod_gpus_; }
   // Of the cut between leaves and spine; 1: it never binds.
   double oversubscription() const { return oversubscription_; }
+  // What a GPU sends and receives through, numbered over the cluster, ports_per_node() a node: a NIC, or all of the
+  // GPU's where NICs outnumber GPUs; where its rail is missing, that of the next rail.
+  std::int64_t port_of(std::int64_t gpu) const;
+  std::int64_t ports_per_node() const;
+  // Degraded links (profile.degraded): shares of the usual rate that are left, 1 where a link is whole. Of the port of
+  // a GPU; of nic_rate_per_gpu(), when all GPUs of a host send (fewer NICs may serve more GPUs); of the uplinks of a
+  // pod.
+  bool degraded() const { return degraded_; }
+  double port_share(std::int64_t gpu) const;
+  double nic_share(std::int64_t gpu) const;
+  double pod_share(std::int64_t pod) const;
   // NIC (index inside its node) that a GPU sends and receives through: GPUs spread evenly over the node's NICs.
   std::int64_t nic_of(std::int64_t gpu) const;
   // Links from a to b, in order (shortest path by latency); empty when a == b.
@@ -58,6 +69,7 @@ class Cluster {
   std::int64_t gpus_per_node_ = 1, domain_gpus_ = 1;
   std::int64_t pod_gpus_ = 0;  // 0: no leaves
   double oversubscription_ = 1;
+  bool degraded_ = false;
   std::unique_ptr<Graph> graph_;
 };
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "config/document.h"
 #include "topology/collective_entries.h"
+#include "topology/degraded.h"
 #include "topology/evidence.h"
 
 // One file under hw_profiles/: a GPU, its host and its network, each value with evidence and source.
@@ -138,6 +139,7 @@ struct HardwareProfile {
     OptionalValue transformer_engine_workspace;  // of each that Transformer Engine makes; default: as workspace
   } overheads;
 
+  std::vector<DegradedLink> degraded;        // of this cluster, as the scenario states them; a profile's file has none
   std::vector<CollectiveEntry> collectives;  // sorted; empty: the general form of docs/models.md alone
   // The entry of a collective among `ranks` GPUs, evenly on `nodes` hosts, of this profile's fabric or of any; null
   // where there is none.

@@ -29,6 +29,7 @@ ordered_json reduced(const ordered_json& result) {
   kept["peak_memory"].erase("alive");
   kept["routing"].erase("layers");
   kept["time"].erase("exchanges");  // of each kind a list; its figures are those of the cost models
+  kept["time"].erase("nic_overlap_s");
   const ordered_json& ranks = result.at("ranks");
   const std::size_t worst = result.at("peak_memory").at("rank").get<std::size_t>();
   kept["ranks"] = {

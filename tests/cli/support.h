@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/cli.h"
+#include "support/holds.h"
 
 // What the tests of commands share: a folder that goes away, a small scenario in it, and a run of the whole program.
 namespace moeplan::cli::testing {
@@ -74,6 +75,6 @@ inline std::string replaced(std::string text, const std::string& from, const std
   return at == std::string::npos ? "the text to replace is not there" : text.replace(at, from.size(), to);
 }
 
-inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using moeplan::test::holds;
 
 }  // namespace moeplan::cli::testing

@@ -1,4 +1,5 @@
 #include "cost/bytes_matrix.h"
+#include "support/holds.h"
 
 #include <doctest/doctest.h>
 
@@ -16,7 +17,7 @@ std::string faults_of(const std::string& text) {
   return {};
 }
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using moeplan::test::holds;
 
 }  // namespace
 

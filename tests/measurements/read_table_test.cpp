@@ -1,4 +1,5 @@
 #include "measurements/read_table.h"
+#include "support/holds.h"
 
 #include <doctest/doctest.h>
 
@@ -20,7 +21,7 @@ std::string message_of(const std::string& text) {
   }
   return "";
 }
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using moeplan::test::holds;
 
 }  // namespace
 

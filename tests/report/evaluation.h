@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "search/evaluate.h"
+#include "support/holds.h"
 
 // An evaluation written by hand: round figures whose results a reader can follow.
 namespace moeplan::report::testing {
@@ -104,7 +105,7 @@ inline search::Evaluation small_evaluation(std::shared_ptr<scenario::Scenario> s
   return e;
 }
 
-inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using moeplan::test::holds;
 
 inline std::size_t widest_line(const std::string& text) {
   std::size_t widest = 0, column = 0;

@@ -4,6 +4,7 @@
 
 #include "runs/run_scenario.h"
 #include "runs/run_table.h"
+#include "support/holds.h"
 
 namespace moeplan::runs::testing {
 
@@ -44,6 +45,6 @@ inline ResolvedRun resolved(const std::map<std::string, std::string>& changes = 
   return resolve_run(row(changes), {});
 }
 
-inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using moeplan::test::holds;
 
 }  // namespace moeplan::runs::testing

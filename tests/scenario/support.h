@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "config/document.h"
 #include "scenario/resolve.h"
+#include "support/holds.h"
 
 // What the tests of scenarios share: a small scenario that is right, and ways to break it.
 namespace moeplan::scenario::testing {
@@ -75,7 +76,7 @@ inline std::string small_with(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
-inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using moeplan::test::holds;
 
 inline bool holds(const std::vector<std::string>& lines, const std::string& part) {
   for (const std::string& line : lines) {

@@ -118,3 +118,51 @@ TEST_CASE("groups that lie on other links than their peers are not folded into t
   CHECK(plan.fold == 12);
   check_equal(plan);
 }
+
+TEST_CASE("ranks with a degraded NIC are not equal to others") {
+  Small small = sixteen();
+  const double whole_s = engine::run_step(plan::make_plan(small.make(), 0, 1)).step_s;
+  for (const char* links : {"[{ nic: 5, share: 0.5 }]", "[{ rail: 3, share: 0 }]", "[{ rail: 2, share: 0.25 }]"})
+    for (const int ep : {4, 8}) {
+      CAPTURE(links);
+      CAPTURE(ep);
+      small.ep = ep;
+      small.hardware = std::string("h100-sxm, degraded: ") + links;
+      auto plan = plan::make_plan(small.make(), 0, 1);
+      CHECK(plan.fold > 1);
+      check_equal(plan);
+      CHECK(engine::run_step(plan).step_s == engine::run_step_by_ops(plan).step_s);
+      // Rank 0 has a whole NIC: if it stood for all, the step would be another.
+      if (ep == 4) CHECK(engine::run_step(plan).step_s > whole_s);
+    }
+}
+
+TEST_CASE("stages whose transfers cross a degraded NIC are not folded") {
+  // Stage 0 is the first node, stage 1 the second: each rank sends to its peer over both their NICs.
+  Small small = sixteen();
+  small.pp = 2;
+  const auto whole = plan::make_plan(small.make(), 0, 1);
+  CHECK(whole.fold == 1);
+  small.hardware = "h100-sxm, degraded: [{ nic: 13, share: 0.01 }]";
+  const auto plan = plan::make_plan(small.make(), 0, 1);
+  CHECK(plan.fold > 1);
+  check_equal(plan);
+  CHECK(engine::run_step(plan).step_s == engine::run_step_by_ops(plan).step_s);
+  CHECK(engine::run_step(plan).step_s > engine::run_step(whole).step_s);
+}
+
+TEST_CASE("where all NICs are alike, whole or not, ranks fold") {
+  Small small = sixteen();
+  small.hardware = "h100-sxm, degraded: [{ nic: 5, share: 1 }]";
+  const auto plan = plan::make_plan(small.make(), 0, 1);
+  CHECK(plan.fold == 1);
+  const Small whole = sixteen();
+  CHECK(engine::run_step(plan).step_s == engine::run_step(plan::make_plan(whole.make(), 0, 1)).step_s);
+  std::string all;
+  for (int rail = 0; rail < 8; ++rail)
+    all += (rail > 0 ? ", { rail: " : "{ rail: ") + std::to_string(rail) + ", share: 0.5 }";
+  small.hardware = "h100-sxm, degraded: [" + all + "]";
+  const auto half = plan::make_plan(small.make(), 0, 1);
+  CHECK(half.fold == 1);
+  check_equal(half);
+}

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "support.h"
+#include "support/holds.h"
 #include "topology/hardware_keys.h"
 
 using namespace moeplan;
@@ -29,7 +30,7 @@ std::string faults_with(const std::string& path, const std::string& value) {
   return "";
 }
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using moeplan::test::holds;
 
 }  // namespace
 
