@@ -164,7 +164,7 @@ TEST_CASE("one fabric: L0 of an exchange on a degraded cluster, by ports and by 
   }
 }
 
-TEST_CASE("rails keep their numbers when others are missing; the last of a node stays") {
+TEST_CASE("rails keep their numbers when others are missing, and the last of a node stays") {
   const auto whole = round_profile();
   const Cluster good(whole, 16);
   cost::Fabric fabric = cost::group_fabric(first_ranks(16), good, whole);
