@@ -8,7 +8,7 @@ mkdir -p "$build"
 cd "$build"
 flags=(-std=c++20 -O0 --coverage -I"$root/validate" -I"$root/tests/kernels" -I"$root/sim")
 sources=("$root/tests/support/doctest_main.cpp" "$root"/tests/kernels/*_test.cpp "$root"/validate/layer/*.cpp
-  "$root"/sim/memory/{caching_allocator,give_back,expandable_segments}.cpp "$root"/sim/base/{check,checked,error,units}.cpp)
+  "$root"/sim/memory/{caching_allocator,expandable_segments,free_blocks,give_back}.cpp "$root"/sim/base/{check,checked,error,units}.cpp)
 printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -I{} sh -c 'g++ "$@" -c "{}" -o "$(basename "{}" .cpp).o"' _ "${flags[@]}"
 g++ --coverage ./*.o -lfmt -o test_kernels
 ./test_kernels

@@ -106,20 +106,27 @@ topology::HardwareProfile base_of(const Arguments& arguments, const CalibrationI
       "--base ID names the profile to fit; rows of other devices are set aside");
 }
 
-// Files of other drivers or libraries than the first of the part: their timings do not belong into one fit.
+// Files of other drivers or libraries than the first of the part: their timings do not belong into one fit. Another
+// program (tools/attention.py) has its own CUDA and its own version: of the two the driver alone counts.
 std::set<std::string> of_other_software(const CalibrationInput& input, const measurements::Profiles& profiles,
                                         SetAside& aside) {
   std::set<std::string> files;
-  const measurements::Software* first = nullptr;
+  std::vector<const measurements::Software*> taken;
   for (const measurements::MeasurementTable& table : input.tables) {
     if (table.device == nullptr || table.device->software.text.empty()) continue;
     const measurements::Software& software = table.device->software;
     const topology::HardwareProfile* named = profiles.find(software.gpu);
     if (named != nullptr && named->id != input.base.id) continue;  // told as another device
-    if (first == nullptr) first = &software;
-    if (first->text == software.text) continue;
+    const auto other = std::find_if(taken.begin(), taken.end(), [&](const measurements::Software* first) {
+      return first->program == software.program ? first->text != software.text : first->driver != software.driver;
+    });
+    if (other == taken.end()) {
+      taken.push_back(&software);
+      continue;
+    }
+    const measurements::Software& first = **other;
     aside.add(software.where, fmt::format("mixed versions: {}, but {}:{} has {}; --mixed-versions takes both",
-                                          software.text, first->where.file, first->where.line, first->text));
+                                          software.text, first.where.file, first.where.line, first.text));
     files.insert(table.file);
   }
   return files;

@@ -59,7 +59,9 @@ bool DeviceReader::same_versions(Measurement& row) {
       fmt::format("{}, driver {}, CUDA {}", fields.text("program"), fields.text("driver"), fields.text("cuda"));
   const std::string versions = fields.text("gpu") + ", " + software;
   if (versions_.empty()) {
-    lines_.software = {row.where, fields.text("gpu"), software};
+    const std::string program = fields.text("program");
+    lines_.software = {row.where, fields.text("gpu"), software, program.substr(0, program.rfind(' ')),
+                       fields.text("driver")};
     versions_ = versions;
     first_ = row.where;
   }

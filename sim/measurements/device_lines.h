@@ -35,6 +35,7 @@ struct Overlap {
 struct Software {
   base::Where where;
   std::string gpu, text;
+  std::string program, driver;  // the program's name without its version
 };
 
 struct DeviceLines {

@@ -211,13 +211,14 @@ void read_run(const Json& object, std::string_view line, LayerRun& run) {
 // Runs of two devices or drivers do not belong into one comparison.
 void check_versions(LayerRun& run, const LayerRun& first) {
   const auto versions = [](const LayerRun& r) {
-    return fmt::format("{}, {}, driver {}, CUDA {}", r.gpu, r.program, r.driver, r.cuda);
+    return fmt::format("{}, {}, driver {}, CUDA {}", base::shown_cell(r.gpu), base::shown_cell(r.program),
+                       base::shown_cell(r.driver), base::shown_cell(r.cuda));
   };
-  if (versions(run) == versions(first)) return;
+  if (run.gpu == first.gpu && run.program == first.program && run.driver == first.driver && run.cuda == first.cuda)
+    return;
   const char* what = run.gpu == first.gpu ? "mixed versions" : "another device";
   run.faults.push_back({run.where,
-                        fmt::format("{}: {}, but the first run is of {}", what, base::shown_cell(versions(run)),
-                                    base::shown_cell(versions(first))),
+                        fmt::format("{}: {}, but the first run is of {}", what, versions(run), versions(first)),
                         {},
                         {first.where}});
 }

@@ -52,6 +52,26 @@ TEST_CASE("what is told to be in a recorded run is there, and no file is larger 
   }
 }
 
+TEST_CASE(
+    "attention of PyTorch counts beside a run of the device program, whose CUDA is another; not of another driver") {
+  const Folder folder;
+  const auto lines = [](const std::string& program, const std::string& driver, const std::string& cuda) {
+    const std::string head = R"({"schema":"moeplan.device/1","record":")";
+    const std::string who = R"(","program":")" + program + R"(","gpu":"NVIDIA H200","driver":")" + driver +
+                            R"(","cuda":")" + cuda + R"(",)";
+    return head + "device" + who + R"("sm_count":132})" + "\n" + head + "value" + who +
+           R"("key":"device.sm_count","value":132,"how":"test"})" + "\n" + head + "end" + who + R"("lines":2})" + "\n";
+  };
+  const std::string ours = folder.write("measure.jsonl", lines("moeplan-device 0.1.0", "580.95.05", "13.0"));
+  const auto said = [&](const std::string& program, const std::string& driver, const std::string& cuda) {
+    return moeplan({"calibrate", "check", ours, folder.write("other.jsonl", lines(program, driver, cuda))}).err;
+  };
+  CHECK(!holds(said("attention.py 1", "580.95.05", "12.8"), "mixed versions"));
+  CHECK(holds(said("attention.py 1", "570.10", "12.8"), "mixed versions"));
+  CHECK(holds(said("moeplan-device 0.1.0", "580.95.05", "12.8"), "mixed versions"));
+  CHECK(holds(said("moeplan-device 0.2.0", "580.95.05", "13.0"), "mixed versions"));
+}
+
 TEST_CASE("lines as tools/attention.py writes them decide attention of the fitted profile") {
   // Causal attention at 500 TFLOP/s and 5 us a call, backward two and a half times as much: no measurement.
   const Folder folder;

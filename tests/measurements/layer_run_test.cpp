@@ -144,6 +144,7 @@ TEST_CASE("lines of another device or driver than the first run's are errors tha
   CHECK(file.runs[1].faults[0].also[0].line == 1);
   REQUIRE(file.runs[2].faults.size() == 1);
   CHECK(file.runs[2].faults[0].message.starts_with("mixed versions: "));
+  CHECK(file.runs[2].faults[0].message.find("driver 570.1, CUDA") != std::string::npos);  // what differs is shown
 }
 
 TEST_CASE("a file that was cut is told: in the middle of a line, and before its end") {
