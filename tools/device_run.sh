@@ -32,9 +32,6 @@ layer_seconds=${LAYER_SECONDS:-110}
 failed=0
 begin=$(date +%s)
 
-# Of an earlier run: each file here is of this one.
-rm -f "$out"/{probe,check,measure,layer,attention}.jsonl "$out"/{profile.yaml,commit.txt}
-
 say() { printf '%4d s  %s\n' $(($(date +%s) - begin)) "$*" | tee -a "$log"; }
 : >"$log"
 
@@ -73,7 +70,9 @@ if [ $? -eq 77 ]; then
   rm -f "$out/probe.jsonl"
   exit 77
 fi
-(cd "$root" && git describe --always --dirty 2>/dev/null) >"$out/commit.txt" || true
+# Of an earlier run: each file here is of this one, now that there is a device.
+rm -f "$out"/{check,measure,layer,attention}.jsonl "$out"/{profile.yaml,commit.txt}
+(cd "$root" && git describe --always --dirty 2>/dev/null || echo unknown) >"$out/commit.txt"
 part check 90 "$work/moeplan-device" check --output "$out/check.jsonl"
 part measure $((measure_seconds + 60)) "$work/moeplan-device" measure --seconds "$measure_seconds" --output "$out/measure.jsonl"
 part layer $((layer_seconds + 60)) "$work/moeplan-device" layer --seconds "$layer_seconds" --output "$out/layer.jsonl"

@@ -133,6 +133,28 @@ FamilyFit fit_family(const FamilyRows& family, const FitOptions& options, Hardwa
   return result;
 }
 
+// What some libraries of kernels have and others have not: it is fitted where the profile states it, else only where
+// the rows kept out come out better with it by a tenth.
+constexpr std::array<std::string_view, 1> kNotOfAll = {"grouped_gemm.group_issue"};
+constexpr double kAsks = 0.9;
+
+FamilyFit fit_what_rows_ask_for(const FamilyRows& family, const FitOptions& options, HardwareProfile& profile) {
+  FamilyRows less = family;
+  std::erase_if(less.keys, [&](const std::string& key) {
+    return std::find(kNotOfAll.begin(), kNotOfAll.end(), key) != kNotOfAll.end() &&
+           topology::value_at(profile, key) == nullptr;
+  });
+  if (less.keys.size() == family.keys.size()) return fit_family(family, options, profile);
+  HardwareProfile with_less = profile, with_all = profile;
+  FamilyFit simple = fit_family(less, options, with_less), full = fit_family(family, options, with_all);
+  const auto median_of = [](const FamilyFit& fit) {
+    return fit.kept_out.n > 0 ? fit.kept_out.median : fit.fitted.median;
+  };
+  const bool asks = !full.values.empty() && median_of(full) < kAsks * median_of(simple);
+  profile = asks ? std::move(with_all) : std::move(with_less);
+  return asks ? full : simple;
+}
+
 HardwareProfile::Library* library_of(HardwareProfile& profile, const std::string& name) {
   const auto found = std::find_if(profile.libraries.begin(), profile.libraries.end(),
                                   [&](const HardwareProfile::Library& library) { return library.name == name; });
@@ -341,7 +363,7 @@ Fit fit_profile(const std::vector<const Measurement*>& rows, const HardwareProfi
           fmt::format("{}: {} rows, too few of any kind to decide a value", family.name, family.rows.size()));
       continue;
     }
-    FamilyFit fitted = fit_family(family, options, working);
+    FamilyFit fitted = fit_what_rows_ask_for(family, options, working);
     if (fitted.values.empty()) {
       fit.notes.push_back(fmt::format("{}: {} rows are too few for its {} values, which stay", family.name,
                                       family.rows.size(), family.keys.size()));
