@@ -53,7 +53,7 @@ TEST_CASE("what is told to be in a recorded run is there, and no file is larger 
 }
 
 TEST_CASE(
-    "attention of PyTorch counts beside a run of the device program, whose CUDA is another; not of another driver") {
+    "attention of PyTorch counts beside a run of the device program, whose CUDA is another, not of another driver") {
   const Folder folder;
   const auto lines = [](const std::string& program, const std::string& driver, const std::string& cuda) {
     const std::string head = R"({"schema":"moeplan.device/1","record":")";
