@@ -152,7 +152,7 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stag
   if (host > 0) {  // gradients to the host, the update there, updated parameters back
     b.host_copy("gradients to the host", Family::optimizer,
                 host * static_cast<double>(owned * optimizer.main_grad_bytes));
-    b.fixed("Adam on the host", Family::optimizer, host_update_s(scenario, host * static_cast<double>(by_adam)), 0, {});
+    b.fixed("Adam on the host", Family::optimizer, host_update_s(scenario, host * static_cast<double>(by_adam)), 1, {});
     b.host_copy("parameters from the host", Family::optimizer, host * static_cast<double>(owned * kD));
   }
   if (mirrored && sharded)
