@@ -103,6 +103,7 @@ void DeviceReader::take(Measurement& row, const std::string& record) {
     overlap.beside_s = *beside * 1e-6;
     lines_.overlaps.push_back(std::move(overlap));
   } else if (record == "check") {
+    ++lines_.checks;
     if (fields.text("good") != "1") {
       ++lines_.failed_checks;
       row.faults.push_back(

@@ -44,7 +44,7 @@ struct DeviceLines {
   std::vector<ReadOffValue> values;
   std::vector<Overlap> overlaps;
   std::vector<base::Fault> set_aside;  // lines that cannot be used, and checks of the program that failed
-  std::int64_t failed_checks = 0;
+  std::int64_t checks = 0, failed_checks = 0;
   std::vector<std::string> left_out;  // what the program did not measure: "attention: why"
 };
 

@@ -172,11 +172,12 @@ MeasurementTable parse_measurements(std::string_view text, const std::string& fi
   } else {
     parse_csv(text, table);
   }
-  const bool has_values = table.device != nullptr && !table.device->values.empty();
-  if (table.rows.empty() && !has_values) {
+  // The checks of a device are an answer of their own.
+  const bool answers = table.device != nullptr && (!table.device->values.empty() || table.device->checks > 0);
+  if (table.rows.empty() && !answers) {
     if (table.device != nullptr && !table.device->set_aside.empty()) throw base::Error(table.device->set_aside);
     throw base::Error({file, 1, 0, {}},
-                      text[first] == '{' ? "no line is a measurement or a value" : "no rows after the header");
+                      text[first] == '{' ? "no line is a measurement, a value or a check" : "no rows after the header");
   }
   note_unknown(table);
   return table;

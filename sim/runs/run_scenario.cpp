@@ -398,7 +398,7 @@ class Mapper {
 
   std::string memory() {
     Section section("memory");
-    if (run_.recompute.empty()) assume("recompute: none");
+    if (run_.recompute.empty()) assume(kNoRecomputation);
     if (is_test()) {
       section.add("cublas_workspace_config", "\":4096:8\"");
       assume("CUBLAS_WORKSPACE_CONFIG: :4096:8, as Megatron's functional tests set it");

@@ -35,6 +35,9 @@ RunScenario scenario_of(const Run& run, const std::vector<std::string>& data_dir
 enum class RunStatus { ok, skipped, error };
 std::string status_name(RunStatus status);
 
+// The assumption of a row that leaves recomputation open.
+inline const std::string kNoRecomputation = "recompute: none";
+
 // A row that is ready to be simulated, or why it is not: `skipped` where this version or the row leaves something out,
 // `error` where the row itself is wrong.
 struct ResolvedRun {

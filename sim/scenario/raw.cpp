@@ -132,9 +132,11 @@ void read_compiled(config::Reader& reader, Training& training) {
       reader.fault("rms_norm_fusion", "compiled norms are one kernel", "rms_norm_fusion: true, or compile: false");
     return;
   }
-  for (const char* key : {"compile", "rms_norm_fusion"})
-    if (reader.has(key))
-      reader.fault(key, "Megatron's modules are Transformer Engine's kernels", "framework: torchtitan");
+  const auto refuse = [&](const char* key) {
+    reader.fault(key, "Megatron's modules are Transformer Engine's kernels", "framework: torchtitan");
+  };
+  if (training.compile) refuse("compile");
+  if (!training.rms_norm_fusion) refuse("rms_norm_fusion");
 }
 
 // Parameters that are held as the products read them.

@@ -141,6 +141,7 @@ Simulated simulate_as_it_fits(const runs::Run& run, const scenario::Options& opt
     recomputed.overrides.insert(recomputed.overrides.end(), tried.overrides.begin(), tried.overrides.end());
     Simulated other = simulate(run, recomputed);
     if (!other.evaluation || other.evaluation->fit.verdict == Verdict::oom) continue;
+    std::erase(other.run.assumptions, runs::kNoRecomputation);
     other.run.assumptions.push_back("recompute: " + tried.name + ", the least of those tried that fits (" +
                                     gib(other.evaluation->fit.device_bytes) + "; without " +
                                     needs(plain.evaluation->fit) + ")");

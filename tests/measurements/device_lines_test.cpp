@@ -28,6 +28,19 @@ MeasurementTable parse(const std::string& text) { return parse_measurements(text
 
 }  // namespace
 
+TEST_CASE("a file of checks alone is read: what failed is counted, what is good is no fault") {
+  const auto check = [](const char* good) {
+    return std::string(R"({"schema":"moeplan.device/1","record":"check","program":"moeplan-device 0.1.0","gpu":"NVIDIA )") +
+           R"(H200","driver":"580","cuda":"13.0","what":"gemm","good":)" + good + "}\n";
+  };
+  const auto good = parse_measurements(check("1"), "check.jsonl"), bad = parse_measurements(check("0"), "check.jsonl");
+  CHECK(good.rows.empty());
+  REQUIRE(good.device != nullptr);
+  CHECK(good.device->checks == 1);
+  CHECK(good.device->failed_checks == 0);
+  CHECK(bad.device->failed_checks == 1);
+}
+
 TEST_CASE("a whole run gives its rows, its device and its values, and nothing is set aside") {
   const MeasurementTable table =
       parse(device() + product("1411") + line("value", R"("key":"host.launch","value":3.2e-06,"how":"a loop")") +

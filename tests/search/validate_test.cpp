@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runs/run_table.h"
@@ -209,6 +210,7 @@ TEST_CASE("a run that was measured fits: what it leaves open is the least recomp
   CHECK(rows[0].verdict == Verdict::fits);
   CHECK(rows[0].notes.empty());
   CHECK(rows[0].assumptions.back().starts_with("recompute: every layer, the least of those tried that fits ("));
+  CHECK(std::count(rows[0].assumptions.begin(), rows[0].assumptions.end(), "recompute: none") == 0);
   CHECK(rows[0].step_time_s.predicted == rows[2].step_time_s.predicted);
   CHECK(rows[1].verdict == Verdict::oom);
   REQUIRE(rows[1].notes.size() == 1);
