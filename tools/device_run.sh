@@ -64,7 +64,7 @@ part() {
   return $code
 }
 
-part probe 60 "$work/moeplan-device" probe --output "$out/probe.jsonl"
+part probe 30 "$work/moeplan-device" probe --output "$out/probe.jsonl"
 if [ $? -eq 77 ]; then
   tail -n 1 "$log" >&2
   rm -f "$out/probe.jsonl"
@@ -73,11 +73,11 @@ fi
 # Of an earlier run: each file here is of this one, now that there is a device.
 rm -f "$out"/{check,measure,layer,attention}.jsonl "$out"/{profile.yaml,commit.txt}
 (cd "$root" && git describe --always --dirty 2>/dev/null || echo unknown) >"$out/commit.txt"
-part check 90 "$work/moeplan-device" check --output "$out/check.jsonl"
-part measure $((measure_seconds + 60)) "$work/moeplan-device" measure --seconds "$measure_seconds" --output "$out/measure.jsonl"
-part layer $((layer_seconds + 60)) "$work/moeplan-device" layer --seconds "$layer_seconds" --output "$out/layer.jsonl"
+part check 60 "$work/moeplan-device" check --output "$out/check.jsonl"
+part measure $((measure_seconds + 30)) "$work/moeplan-device" measure --seconds "$measure_seconds" --output "$out/measure.jsonl"
+part layer $((layer_seconds + 30)) "$work/moeplan-device" layer --seconds "$layer_seconds" --output "$out/layer.jsonl"
 if python3 -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)' 2>/dev/null; then
-  part attention 60 python3 "$root/tools/attention.py" --seconds 30 --output "$out/attention.jsonl"
+  part attention 45 python3 "$root/tools/attention.py" --seconds 30 --output "$out/attention.jsonl"
 else
   say "attention left out: python3 here has no PyTorch that sees the GPU"
 fi
