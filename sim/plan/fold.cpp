@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -60,6 +61,21 @@ std::vector<double> signature(const Plan& plan, std::span<const std::int64_t> ra
   return times;
 }
 
+// Which members of a group share a domain, a NIC and uplinks, numbered as they come: exchanges of uneven rows may be
+// bound where even ones are not.
+std::vector<double> places(const Plan& plan, std::span<const std::int64_t> ranks) {
+  std::vector<double> numbers;
+  const auto number = [&](const auto& place_of) {
+    std::map<std::int64_t, std::size_t> known;
+    for (const std::int64_t rank : ranks)
+      numbers.push_back(static_cast<double>(known.try_emplace(place_of(rank), known.size()).first->second));
+  };
+  number([&](std::int64_t rank) { return plan.cluster.domain_of(rank); });
+  number([&](std::int64_t rank) { return plan.cluster.port_of(rank); });
+  if (plan.cluster.oversubscription() > 1) number([&](std::int64_t rank) { return plan.cluster.pod_of(rank); });
+  return numbers;
+}
+
 bool links_agree(const Plan& plan, bool members_too) {
   const auto& layout = plan.scenario->layout;
   for (const GroupKind kind : kKinds) {
@@ -73,7 +89,12 @@ bool links_agree(const Plan& plan, bool members_too) {
       char& known = seen[static_cast<std::size_t>(topology::group_index(layout, kind, rank))];
       if (known != 0) continue;
       known = 1;
-      const auto times = signature(plan, topology::group_members(layout, kind, rank), members, exchange);
+      const auto ranks = topology::group_members(layout, kind, rank);
+      auto times = signature(plan, ranks, members, exchange);
+      if (exchange && !members_too) {
+        const auto numbers = places(plan, ranks);
+        times.insert(times.end(), numbers.begin(), numbers.end());
+      }
       if (first.empty()) first = times;
       if (times != first) return false;
     }

@@ -166,3 +166,20 @@ TEST_CASE("where all NICs are alike, whole or not, ranks fold") {
   CHECK(half.fold == 1);
   check_equal(half);
 }
+
+TEST_CASE("groups that cross uplinks elsewhere than their peers are not folded into them") {
+  // Pods of six nodes, EP groups of four nodes: the second of the three lies half in each pod. Even rows are bound by
+  // NICs in all three, uneven ones by the uplinks of the second.
+  auto scenario = std::make_shared<scenario::Scenario>(*moeplan::test::scenario_from(
+      "model: qwen3-30b-a3b\ncluster: { hardware: h100-sxm, gpus: 96 }\nparallel: { ep: 32 }\n"
+      "training: { micro_batch_size: 1, global_batch_size: 96, seq_length: 1024 }\n"
+      "routing: { lognormal: { sigma: 1, seed: 1 } }\n"));
+  const auto value = [](double number) { return topology::Value{number, topology::Evidence::assumed, "test"}; };
+  scenario->hardware.network.oversubscription = value(1.49);
+  scenario->hardware.network.gpus_per_leaf = value(48);
+  const auto plan = plan::make_plan(scenario, 0, 1);
+  CHECK(plan.fold == 96);
+  check_equal(plan);
+  scenario->hardware.network.gpus_per_leaf = value(32);
+  CHECK(plan::make_plan(scenario, 0, 1).fold == 32);
+}
