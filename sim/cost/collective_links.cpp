@@ -97,7 +97,8 @@ LinkedTime exchange_with_links(std::span<const std::int64_t> bytes, std::span<co
   const double longer_s = std::max(0.0, time.exchange.l0_s - exchange_bound_s(bytes, whole));
   const double shared_s = time.exchange.l1_s - time.exchange.l0_s;
   const AllToAllTime measured = all_to_all_time(bytes, ranks, cluster, profile);
-  time.priced = {measured.total_s, used.entry->sizes_bytes.empty() ? CollectiveBasis::law : CollectiveBasis::interpolated};
+  time.priced = {measured.total_s,
+                 used.entry->sizes_bytes.empty() ? CollectiveBasis::law : CollectiveBasis::interpolated};
   time.source = used.entry->source;
   time.exchange.l0_s = measured.total_s + longer_s;
   time.exchange.l1_s = time.exchange.l0_s + shared_s;

@@ -133,10 +133,11 @@ void Attention::project(Norm& norm, bool keep) {
     if (!keep) norm.drop_statistics(gemm);
     const std::int64_t rotated = t * (s.heads_rank + s.kv_heads_rank) * a.head_dim;
     if (a.qk_norm)
-      b_->memory("query-key norm", Family::attention, moved(rotated, kD + b_->passes().norm_forward), 4, {qk_normed_input_, qk_statistics_});
+      b_->memory("query-key norm", Family::attention, moved(rotated, kD + b_->passes().norm_forward), 4,
+                 {qk_normed_input_, qk_statistics_});
     const std::int64_t value = t * s.kv_heads_rank * a.head_dim;
-    Op& rotate =
-        b_->memory("rotary embedding", Family::attention, bytes(2 * value) + moved(rotated, b_->passes().rotary), 3, {q_, k_, v_}, {qkv_});
+    Op& rotate = b_->memory("rotary embedding", Family::attention,
+                            bytes(2 * value) + moved(rotated, b_->passes().rotary), 3, {q_, k_, v_}, {qkv_});
     if (a.qk_norm && !keep) rotate.frees.insert(rotate.frees.end(), {qk_normed_input_, qk_statistics_});
     return;
   }
@@ -144,7 +145,8 @@ void Attention::project(Norm& norm, bool keep) {
     query_input_->cast(keep_input);
     query_input_->consumed(
         b_->linear("query down-projection", Family::attention, {tl, a.q_lora_rank, s.hidden}, {q_latent_}), keep_input);
-    b_->memory("query latent norm", Family::attention, moved(tl * a.q_lora_rank, b_->passes().norm_forward), 1, {q_latent_normed_});
+    b_->memory("query latent norm", Family::attention, moved(tl * a.q_lora_rank, b_->passes().norm_forward), 1,
+               {q_latent_normed_});
     query_latent_->cast(keep);
   }
   latent_input_->cast(keep_input);
@@ -155,7 +157,8 @@ void Attention::project(Norm& norm, bool keep) {
     if (drop_norm_mla) norm.drop_output(down);
     if (!keep) norm.drop_statistics(down);
   }
-  b_->memory("key-value latent norm", Family::attention, moved(tl * a.kv_lora_rank, b_->passes().norm_forward), 1, {kv_latent_normed_});
+  b_->memory("key-value latent norm", Family::attention, moved(tl * a.kv_lora_rank, b_->passes().norm_forward), 1,
+             {kv_latent_normed_});
   key_value_latent_->cast(keep);
   if (a.q_lora_rank == 0) query_input_->cast(keep_input);
   up_project(keep);
@@ -197,8 +200,8 @@ void Attention::up_project(bool keep) {
   key_value_latent_->consumed(kv, true);
   if (tp) kv.frees.push_back(latents_gathered_);
   const std::int64_t joined = t * s.heads_rank * (2 * a.qk_dim() + a.v_head_dim);
-  b_->memory("rotary embedding and concatenation", Family::attention, bytes(2 * joined) + rotated_apart(), 4, {q_, k_, v_},
-             {q_up_, kv_up_});
+  b_->memory("rotary embedding and concatenation", Family::attention, bytes(2 * joined) + rotated_apart(), 4,
+             {q_, k_, v_}, {q_up_, kv_up_});
 }
 
 // What rotating queries and the one rotary key of latent attention moves beyond the copies into one tensor.
@@ -344,8 +347,8 @@ void Attention::backward_projections_mla(Norm& norm, TensorId grad_norm) {
   const std::int64_t q_width = s.heads_rank * a.qk_dim(), kv_width = s.heads_rank * (a.qk_nope_dim + a.v_head_dim);
   const std::int64_t latent = a.kv_lora_rank + a.qk_rope_dim;
   const std::int64_t q_in = a.q_lora_rank > 0 ? a.q_lora_rank : s.hidden;
-  b_->memory("rotary embedding backward", Family::attention, bytes(2 * t * (q_width + kv_width)) + rotated_apart(), 4, {grad_up_},
-             {grad_q_, grad_k_, grad_v_});
+  b_->memory("rotary embedding backward", Family::attention, bytes(2 * t * (q_width + kv_width)) + rotated_apart(), 4,
+             {grad_up_}, {grad_q_, grad_k_, grad_v_});
   grad_joint_->cast(true);
   key_value_latent_->before_wgrad();
   if (a.q_lora_rank > 0)
@@ -382,8 +385,8 @@ void Attention::backward_projections_mla(Norm& norm, TensorId grad_norm) {
                      {grad_norm}, {grad_partial_});
   }
   b_->memory("latent norm backward", Family::attention,
-             moved(tl * (a.q_lora_rank + a.kv_lora_rank), b_->passes().norm_backward),
-             a.q_lora_rank > 0 ? 4 : 2, {}, {kv_latent_});
+             moved(tl * (a.q_lora_rank + a.kv_lora_rank), b_->passes().norm_backward), a.q_lora_rank > 0 ? 4 : 2, {},
+             {kv_latent_});
   Op& norms = b_->last();
   key_value_latent_->drop(norms);
   if (a.q_lora_rank > 0) {

@@ -53,8 +53,8 @@ void Norm::backward(TensorId grad_output, TensorId grad_input, Builder::Ids also
   const Shape& s = b_->shape();
   const Passes& passes = b_->passes();
   const std::int64_t moved = s.tokens_local * s.hidden * (passes.norm_backward + passes.residual_gradient);
-  Op& op = b_->memory(name_ + " backward", family_, static_cast<double>(moved), 2, {grad_input},
-                      {grad_output, statistics_});
+  Op& op =
+      b_->memory(name_ + " backward", family_, static_cast<double>(moved), 2, {grad_input}, {grad_output, statistics_});
   for (TensorId id : also_frees) op.frees.push_back(id);
 }
 
@@ -104,8 +104,8 @@ void Mlp::forward(TensorId output, bool keep) {
     input_->consumed(up);
   else
     own_input_.consumed(up, keep);
-  Op& act = b_->memory(name_ + " SwiGLU", Family::dense, static_cast<double>(s.tokens * width_ * b_->passes().activation_forward), 1,
-                       {act_, silu_});
+  Op& act = b_->memory(name_ + " SwiGLU", Family::dense,
+                       static_cast<double>(s.tokens * width_ * b_->passes().activation_forward), 1, {act_, silu_});
   if (!keep) act.frees.insert(act.frees.end(), {fc1_, silu_});
   activated_.cast(keep);
   Op& down = b_->linear(name_ + " down", Family::dense, {s.tokens, s.hidden, width_}, {tp ? partial_ : output});
@@ -129,8 +129,9 @@ void Mlp::backward(TensorId grad_output, TensorId grad_input, bool allocates_gra
   if (!tp && grad_output_.reads_wide()) down.reads.push_back(grad_output);
   grad_output_.drop(down);
   if (tp) down.frees.push_back(grad_full_);
-  b_->memory(name_ + " SwiGLU backward", Family::dense, static_cast<double>(s.tokens * width_ * b_->passes().activation_backward), 1,
-             {grad_fc1_}, {fc1_, silu_, grad_act_});
+  b_->memory(name_ + " SwiGLU backward", Family::dense,
+             static_cast<double>(s.tokens * width_ * b_->passes().activation_backward), 1, {grad_fc1_},
+             {fc1_, silu_, grad_act_});
   grad_first_.cast(true);
   if (fused)
     input_->before_wgrad();

@@ -5,13 +5,13 @@ namespace moeplan::plan {
 namespace {
 
 // Reads and writes of one element, in bytes, in the order of the operators.
-// PyTorch's rms_norm before it had a kernel of its own (native/layer_norm.cpp): to fp32, square, mean, times the inverse
-// root, to bf16, times the weight.
+// PyTorch's rms_norm before it had a kernel of its own (native/layer_norm.cpp): to fp32, square, mean, times the
+// inverse root, to bf16, times the weight.
 constexpr std::int64_t kNormForward = (2 + 4) + (4 + 4) + 4 + (4 + 4) + (4 + 2) + (2 + 2);
-// The weight's product (gradient of its input; of itself a product and its sum), to fp32, the root's product (likewise),
-// the mean's quotient, the square (a power, twice, times the gradient), the sum of both branches, to bf16.
-constexpr std::int64_t kNormBackward = (2 + 2) + (4 + 2) + 2 + (2 + 4) + (4 + 4) + (8 + 4) + 4 + 4 + (4 + 4) + (4 + 4) +
-                                       (8 + 4) + (8 + 4) + (4 + 2);
+// The weight's product (gradient of its input; of itself a product and its sum), to fp32, the root's product
+// (likewise), the mean's quotient, the square (a power, twice, times the gradient), the sum of both branches, to bf16.
+constexpr std::int64_t kNormBackward =
+    (2 + 2) + (4 + 2) + 2 + (2 + 4) + (4 + 4) + (8 + 4) + 4 + 4 + (4 + 4) + (4 + 4) + (8 + 4) + (8 + 4) + (4 + 2);
 constexpr std::int64_t kResidualGradient = 4 + 2;
 // To fp32, a complex product, to bf16 (torchtitan's apply_rotary_emb); backward is the same.
 constexpr std::int64_t kRotary = (2 + 4) + (4 + 4) + (4 + 2);

@@ -184,8 +184,8 @@ void Routed::experts(std::size_t i, bool keep) {
   }
   if (stashes) stash(i, "stash expert input", c.stash_input, rows.kept(), rows.kept_size().bytes_per_row);
   if (clamped_) clamp(i);
-  Op& act =
-      b_->row_memory("expert SwiGLU", Family::expert, 0, ffn_ * b_->passes().activation_forward + kProbability, in, kStream, {c.act});
+  Op& act = b_->row_memory("expert SwiGLU", Family::expert, 0, ffn_ * b_->passes().activation_forward + kProbability,
+                           in, kStream, {c.act});
   if (clamped_ && (!keep || recompute_act_)) act.frees.push_back(c.clamped);
   if (!retained()) act.allocates.push_back(c.silu);
   if (!keep) act.frees.insert(act.frees.end(), {c.fc1, probabilities});
@@ -326,7 +326,8 @@ void Routed::redispatch(std::size_t i) {
   LinearInput& rows = operand(c, Operand::kept_input);
   rows.cast(true);
   rows.consumed(b_->grouped("expert gate-up", first_, hidden_, cost::GemmPass::forward, in, {c.kept_fc1}), true);
-  b_->row_memory("expert SwiGLU", Family::expert, 0, ffn_ * b_->passes().activation_forward + kProbability, in, kStream, {c.kept_act});
+  b_->row_memory("expert SwiGLU", Family::expert, 0, ffn_ * b_->passes().activation_forward + kProbability, in, kStream,
+                 {c.kept_act});
   b_->set_recompute(false);
 }
 
@@ -340,8 +341,8 @@ void Routed::expert_backward(std::size_t i) {
   if (recompute_act_ && !redispatches()) {
     b_->set_recompute(true);
     if (clamped_) clamp(i);
-    Op& act = b_->row_memory("expert SwiGLU", Family::expert, 0, ffn_ * b_->passes().activation_forward + kProbability, in, kStream,
-                             {c.kept_act});
+    Op& act = b_->row_memory("expert SwiGLU", Family::expert, 0, ffn_ * b_->passes().activation_forward + kProbability,
+                             in, kStream, {c.kept_act});
     if (!retained()) act.allocates.push_back(c.silu);
     b_->set_recompute(false);
   }
@@ -352,8 +353,9 @@ void Routed::expert_backward(std::size_t i) {
   Op& down = b_->grouped("expert down wgrad", hidden_, ffn_, cost::GemmPass::wgrad, in, {}, {c.grad_fc2});
   activated.drop(down);
   grad_output.drop(down);
-  Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0, ffn_ * b_->passes().activation_backward + 2 * kProbability, in,
-                           kStream, {clamped_ ? c.grad_clamped : c.grad_fc1, c.grad_probabilities},
+  Op& act = b_->row_memory("expert SwiGLU backward", Family::expert, 0,
+                           ffn_ * b_->passes().activation_backward + 2 * kProbability, in, kStream,
+                           {clamped_ ? c.grad_clamped : c.grad_fc1, c.grad_probabilities},
                            {clamped_ ? c.clamped : c.kept_fc1, c.grad_act, c.grad_probabilities});
   if (!retained()) act.frees.push_back(c.silu);
   if (!redispatches()) act.frees.push_back(sorted_ || retained() ? c.kept_probabilities : c.received_probabilities);

@@ -114,10 +114,11 @@ std::string validate_json(const search::Validation& validation) {
   }
   json["summary"]["ranks"] = {{"allocated", summary_json(validation.rank_allocated)},
                               {"reserved", summary_json(validation.rank_reserved)}};
-  json["summary"]["intervals"] = {{"coverage", search::kCoverage},
-                                  {"step_time_s", intervals_json(validation.step_intervals)},
-                                  {"step_time_s_not_all_stated", intervals_json(validation.step_intervals_not_all_stated)},
-                                  {"peak_allocated_bytes", intervals_json(validation.allocated_intervals)}};
+  json["summary"]["intervals"] = {
+      {"coverage", search::kCoverage},
+      {"step_time_s", intervals_json(validation.step_intervals)},
+      {"step_time_s_not_all_stated", intervals_json(validation.step_intervals_not_all_stated)},
+      {"peak_allocated_bytes", intervals_json(validation.allocated_intervals)}};
   Json& by_framework = json["summary"]["intervals"]["step_time_s_by_framework"] = Json::object();
   for (const auto& [name, intervals] : validation.step_intervals_by_framework)
     by_framework[name] = intervals_json(intervals);

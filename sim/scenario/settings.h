@@ -48,8 +48,8 @@ struct Training {
   bool unfused_attention = false;
   double attention_dropout = 0;
   double hidden_dropout = 0;           // of the outputs of attention and MLP, and of the embedding
-  bool compile = false;          // torchtitan: modules are compiled; else operators run one after the other
-  bool rms_norm_fusion = true;   // one kernel a norm; before PyTorch 2.9 operators, but where they are compiled
+  bool compile = false;                // torchtitan: modules are compiled; else operators run one after the other
+  bool rms_norm_fusion = true;         // one kernel a norm; before PyTorch 2.9 operators, but where they are compiled
   bool bias_activation_fusion = true;  // the activation is one kernel, scaling by router weights included
   bool fp8_param_gather = false;       // linear layers hold and gather their parameters quantised
   CudaGraphs cuda_graphs = CudaGraphs::none;
@@ -98,7 +98,7 @@ struct Memory {
   double usable_fraction = 0.94;
   std::optional<std::int64_t> given_static_bytes;  // parameters, gradients, optimizer states as given, not counted
   Accounting accounting = Accounting::replay;
-  bool expandable_segments = false;  // of PyTorch's allocator
+  bool expandable_segments = false;                    // of PyTorch's allocator
   std::optional<std::int64_t> cublas_workspace_bytes;  // of each of PyTorch's handles; none: as the profile says
   std::set<OffloadModule> offload_modules;
 };
@@ -116,7 +116,7 @@ struct Dispatch {
   bool permute_fusion = true;
   bool router_fusion = false;  // scores, choice and auxiliary loss in few kernels
   bool op_fuser = false;       // Transformer Engine's fused experts: activation, bias and casts within the products
-  bool grouped_gemm = true;         // products of all experts as one; else one by one
+  bool grouped_gemm = true;    // products of all experts as one; else one by one
   double rank_capacity_factor = 0;  // of static buffers, in mean rows of a rank; 0: sized by what arrives
   bool paged_stash = false;
   // Whether rows travel once per rank instead of once per expert.

@@ -6,8 +6,7 @@ std::vector<Recomputation> recomputations(const scenario::Scenario& scenario) {
   std::vector<Recomputation> result;
   const auto selective = [&](const std::string& modules) {
     result.push_back(
-        {modules,
-         {{"memory.recompute_granularity", "selective"}, {"memory.recompute_modules", "[" + modules + "]"}}});
+        {modules, {{"memory.recompute_granularity", "selective"}, {"memory.recompute_modules", "[" + modules + "]"}}});
   };
   const bool mla = scenario.model.attention.kind == model::AttentionKind::mla;
   if (scenario.training.framework == scenario::Framework::megatron) {

@@ -120,8 +120,7 @@ Uncertainty uncertainty(const Evaluation& evaluation, int threads) {
   double variance = 0;
   for (const FamilyError& error : result.families) variance += error.step_change * error.step_change;
   result.deviation = std::sqrt(variance);
-  result.step_s =
-      range_of(evaluation.step_s, result.deviation, step_form(), kDeviations);
+  result.step_s = range_of(evaluation.step_s, result.deviation, step_form(), kDeviations);
   result.peak_allocated_bytes =
       range_of(static_cast<double>(evaluation.worst.peak.allocated_bytes), 1, memory_form(), 0);
   return result;

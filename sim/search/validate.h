@@ -71,8 +71,8 @@ struct Validation {
   std::vector<std::string> notes;  // of the table
   std::vector<ValidationRow> rows;
   std::int64_t ok = 0, skipped = 0, errors = 0;
-  std::int64_t judged = 0;           // rows in the summaries
-  std::vector<SummaryLine> summary;  // the total first
+  std::int64_t judged = 0;                        // rows in the summaries
+  std::vector<SummaryLine> summary;               // the total first
   Intervals step_intervals, allocated_intervals;  // of step time: rows of grade A, or that state none
   Intervals step_intervals_not_all_stated;        // of the others, none of which tells
   std::vector<std::pair<std::string, Intervals>> step_intervals_by_framework;  // as simulated; those that have rows

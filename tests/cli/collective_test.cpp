@@ -94,8 +94,7 @@ TEST_CASE("collective refuses bad input, all faults at once") {
   refused({"all_to_all", "--uniform", "1 MB", "--ranks", "5000", "--hardware", "h100-sxm"}, "expected at most 4096");
   refused({"all_reduce", "--uniform", "1 MB", "--ranks", "8", "--hardware", "h100-sxm"}, "it takes --size");
   refused({"all_reduce", "--size", "1 GiB", "--ranks", "8"}, "expected --hardware ID, or --gpus-per-node");
-  refused({"all_reduce", "--size", "1 GiB", "--ranks", "8", "--hardware", "h1000"},
-          "unknown hardware profile 'h1000'");
+  refused({"all_reduce", "--size", "1 GiB", "--ranks", "8", "--hardware", "h1000"}, "unknown hardware profile 'h1000'");
   refused({"all_reduce", "--size", "1 GiB", "--ranks", "8", "--hardware", "h100-sxm", "--nic", "45 GB/s"},
           "--nic: does not go with --hardware");
   refused(plain({"all_reduce", "--size", "1 GiB", "--ranks", "8"}, "0.5"), "expected a number from 1 to 1000");

@@ -1,7 +1,8 @@
 #include "cost/bytes_matrix.h"
-#include "support/holds.h"
 
 #include <doctest/doctest.h>
+
+#include "support/holds.h"
 
 namespace moeplan::cost {
 namespace {

@@ -24,7 +24,8 @@ std::shared_ptr<scenario::Scenario> skewed(double ratio, const std::string& link
   small.hardware = "h100-sxm, degraded: " + links;
   auto scenario = std::make_shared<scenario::Scenario>(*small.make());
   scenario->hardware.network.gpus_per_node.value = scenario->hardware.network.nics_per_node.value = 4;
-  scenario->hardware.host.launch.value = scenario->hardware.host.operation.value = 0;  // the device is never idle for it
+  scenario->hardware.host.launch.value = scenario->hardware.host.operation.value =
+      0;  // the device is never idle for it
   scenario->hardware.network.oversubscription = topology::Value{ratio, topology::Evidence::assumed, "test"};
   scenario->hardware.network.gpus_per_leaf = topology::Value{4, topology::Evidence::assumed, "test"};
   return scenario;

@@ -14,7 +14,8 @@ namespace {
 engine::NicOverlap overlap_of(const Small& small, double gpus_per_node, double& step_s) {
   auto scenario = std::make_shared<scenario::Scenario>(*small.make());
   scenario->hardware.network.gpus_per_node.value = scenario->hardware.network.nics_per_node.value = gpus_per_node;
-  scenario->hardware.host.launch.value = scenario->hardware.host.operation.value = 0;  // the device is never idle for it
+  scenario->hardware.host.launch.value = scenario->hardware.host.operation.value =
+      0;  // the device is never idle for it
   const auto plan = plan::make_plan(scenario, 0, 1);
   const engine::StepTime step = engine::run_step(plan);
   step_s = step.step_s;

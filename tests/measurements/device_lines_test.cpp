@@ -30,7 +30,8 @@ MeasurementTable parse(const std::string& text) { return parse_measurements(text
 
 TEST_CASE("a file of checks alone is read: what failed is counted, what is good is no fault") {
   const auto check = [](const char* good) {
-    return std::string(R"({"schema":"moeplan.device/1","record":"check","program":"moeplan-device 0.1.0","gpu":"NVIDIA )") +
+    return std::string(
+               R"({"schema":"moeplan.device/1","record":"check","program":"moeplan-device 0.1.0","gpu":"NVIDIA )") +
            R"(H200","driver":"580","cuda":"13.0","what":"gemm","good":)" + good + "}\n";
   };
   const auto good = parse_measurements(check("1"), "check.jsonl"), bad = parse_measurements(check("0"), "check.jsonl");

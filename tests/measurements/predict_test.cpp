@@ -90,7 +90,8 @@ TEST_CASE("a collective across nodes is priced on the row's own fabric, by the a
   const double ring = seconds(R"(, "algo": "Ring")", 1 << 30).seconds.value();
   CHECK(seconds(R"(, "algo": "NVLSTree")", 1 << 30).seconds.value() < ring);
   CHECK(seconds(R"(, "algo": "Tree")", 1 << 30).seconds.value() > ring);
-  CHECK(seconds(R"x(, "algo": "auto (NVLS if n>=5)")x", 1 << 30).seconds.value() == seconds("", 1 << 30).seconds.value());
+  CHECK(seconds(R"x(, "algo": "auto (NVLS if n>=5)")x", 1 << 30).seconds.value() ==
+        seconds("", 1 << 30).seconds.value());
   CHECK(seconds(R"(, "algo": "CollNet SHARP")").reason.find("never assumed") != std::string::npos);
 }
 

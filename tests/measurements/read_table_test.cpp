@@ -1,9 +1,10 @@
 #include "measurements/read_table.h"
-#include "support/holds.h"
 
 #include <doctest/doctest.h>
 
 #include <limits>
+
+#include "support/holds.h"
 
 namespace moeplan::measurements {
 namespace {

@@ -16,7 +16,7 @@ using namespace moeplan::test;
 namespace {
 
 std::shared_ptr<const scenario::Scenario> titan(const std::string& training, const std::string& model = "tiny-moe",
-                                          const std::string& framework = "torchtitan") {
+                                                const std::string& framework = "torchtitan") {
   return scenario_from("model: " + model + "\ncluster: { hardware: h100-sxm, gpus: 1 }\nparallel: { tp: 1 }\n" +
                        "training: { mbs: 1, gbs: 1, seq: 256, framework: " + framework + training +
                        " }\nrouting: { balanced: true }\n");
@@ -28,7 +28,8 @@ bool moves(const scenario::Scenario& s, const std::string& name, double bytes) {
   for (const auto* ops : {&block.forward, &block.backward})
     for (const plan::Op& op : *ops)
       if (op.name == name)
-        return op.seconds == doctest::Approx(cost::memory_bound_time_s(bytes, cost::MemoryAccess::streaming, s.hardware));
+        return op.seconds ==
+               doctest::Approx(cost::memory_bound_time_s(bytes, cost::MemoryAccess::streaming, s.hardware));
   return false;
 }
 
@@ -41,7 +42,8 @@ TEST_CASE("compiled modules are one kernel each, modules as written are their op
   CHECK(one.rotary == 2 + 2);
   CHECK(one.activation_forward == 3 * 2);
   CHECK(one.activation_backward == 5 * 2);
-  // PyTorch has a kernel for the norm by itself; the sum of the residual gradient is an operator: reads two, writes one.
+  // PyTorch has a kernel for the norm by itself; the sum of the residual gradient is an operator: reads two, writes
+  // one.
   CHECK(apart.norm_forward == 4);
   CHECK(apart.norm_backward == 6);
   CHECK(apart.residual_gradient == 3 * 2);

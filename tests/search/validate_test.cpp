@@ -202,7 +202,9 @@ TEST_CASE("a run that was measured fits: what it leaves open is the least recomp
   for (const char* stated : {"", "none", "full"})
     table += "row" + std::string(stated) + shape(131072) + stated + ",dense,10\n";
   table += "short" + shape(100096) + ",dense,10\n";
-  const auto rows = validate(runs::parse_runs(table, "runs.csv"), {}, [](const ValidationRow&) {}, 1).rows;
+  const auto rows = validate(
+                        runs::parse_runs(table, "runs.csv"), {}, [](const ValidationRow&) {}, 1)
+                        .rows;
   REQUIRE(rows.size() == 4);
   for (const auto& row : rows) CHECK(row.status == runs::RunStatus::ok);
   CHECK(rows[3].assumptions.back().starts_with("recompute: layernorm, the least of those tried that fits ("));
