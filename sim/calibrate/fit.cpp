@@ -135,16 +135,13 @@ FamilyFit fit_family(const FamilyRows& family, const FitOptions& options, Hardwa
 
 // What some libraries of kernels have and others have not: it is fitted where the profile states it, else only where
 // the rows kept out come out better with it by a tenth.
-constexpr std::array<std::string_view, 1> kNotOfAll = {"grouped_gemm.group_issue"};
+constexpr const char* kNotOfAll = "grouped_gemm.group_issue";
 constexpr double kAsks = 0.9;
 
 FamilyFit fit_what_rows_ask_for(const FamilyRows& family, const FitOptions& options, HardwareProfile& profile) {
   FamilyRows less = family;
-  std::erase_if(less.keys, [&](const std::string& key) {
-    return std::find(kNotOfAll.begin(), kNotOfAll.end(), key) != kNotOfAll.end() &&
-           topology::value_at(profile, key) == nullptr;
-  });
-  if (less.keys.size() == family.keys.size()) return fit_family(family, options, profile);
+  if (topology::value_at(profile, kNotOfAll) != nullptr || std::erase(less.keys, kNotOfAll) == 0)
+    return fit_family(family, options, profile);
   HardwareProfile with_less = profile, with_all = profile;
   FamilyFit simple = fit_family(less, options, with_less), full = fit_family(family, options, with_all);
   const auto median_of = [](const FamilyFit& fit) {

@@ -73,13 +73,18 @@ void quantise_parameters(Builder& b, const scenario::Scenario& scenario, std::in
     b.memory("transpose weights", Family::optimizer, static_cast<double>(2 * linear), 12, {});
 }
 
+// Of one parameter, master and moments.
+std::int64_t state_bytes(const scenario::Optimizer& optimizer) {
+  return optimizer.master_bytes + optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes;
+}
+
 // Adam in the memory of the node's host, which its GPUs share: reads the fp32 gradient and the states, writes them and
 // the parameter. Nothing where the profile does not state what that memory gives.
 double host_update_s(const scenario::Scenario& scenario, double parameters) {
   const auto& bandwidth = scenario.hardware.host.memory_bandwidth;
   if (!bandwidth) return 0;
   const auto& optimizer = scenario.optimizer;
-  const std::int64_t state = optimizer.master_bytes + optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes;
+  const std::int64_t state = state_bytes(optimizer);
   const auto sharers = static_cast<double>(
       std::min(static_cast<std::int64_t>(scenario.hardware.network.gpus_per_node.value), scenario.layout.world));
   return parameters * static_cast<double>(kFloat + 2 * state + kD) * sharers / bandwidth->value;
@@ -139,7 +144,7 @@ Block make_optimizer_block(const scenario::Scenario& scenario, std::int64_t stag
   if (reduced) gradient_norm.joins = stream_bit(Stream::reduce);
   Op& norm = b.collective("gradient norm all-reduce", topology::GroupKind::world, cost::Collective::all_reduce, 8, {});
   norm.host_sync = true;  // the host checks the norm before the step
-  const std::int64_t state = optimizer.master_bytes + optimizer.exp_avg_bytes + optimizer.exp_avg_sq_bytes;
+  const std::int64_t state = state_bytes(optimizer);
   // The step computes in fp32: gradients kept in bf16 are widened for the owned shard.
   const TensorId widened = b.tensor(TensorKind::gradients, "fp32 copy of the owned gradients",
                                     optimizer.main_grad_bytes < 4 ? owned * 4 : 0);

@@ -59,13 +59,15 @@ std::array<double, kFamilies.size()> shares_of(const engine::TimeParts& parts) {
 FormError form_of(std::vector<double> scores) {
   if (scores.empty()) return {};
   std::sort(scores.begin(), scores.end());
-  const double place = static_cast<double>(scores.size() + 1) / kTail;
-  const auto whole = static_cast<std::size_t>(place);
-  if (whole < 1) return {scores.front(), scores.back()};
-  const double part = place - static_cast<double>(whole);
-  const std::size_t next = std::min(whole, scores.size() - 1), last = scores.size() - 1;
-  return {scores[whole - 1] + part * (scores[next] - scores[whole - 1]),
-          scores[last + 1 - whole] - part * (scores[last + 1 - whole] - scores[last - next])};
+  const auto count = static_cast<double>(scores.size());
+  // Ranks count from 1; between two of them lies what lies between their scores.
+  const auto at = [&](double rank) {
+    const double below = std::floor(std::clamp(rank, 1.0, count)), part = std::clamp(rank, 1.0, count) - below;
+    const auto index = static_cast<std::size_t>(below) - 1;
+    return part > 0 ? std::lerp(scores[index], scores[index + 1], part) : scores[index];
+  };
+  const double beyond = (count + 1) / kTail;
+  return {at(beyond), at(count + 1 - beyond)};
 }
 
 Range range_of(double predicted, double deviation, const FormError& form, double least) {

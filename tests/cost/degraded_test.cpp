@@ -13,6 +13,7 @@ using cost::all_to_all_time;
 using cost::Collective;
 using cost::collective_time_s;
 using cost::send_time_s;
+using cost::test::assumed;
 using cost::test::first_ranks;
 using cost::test::round_profile;
 using doctest::Approx;
@@ -23,8 +24,6 @@ using What = DegradedLink::What;
 
 namespace {
 
-topology::Value value(double number) { return {number, topology::Evidence::assumed, "test"}; }
-
 topology::HardwareProfile degraded(std::vector<DegradedLink> links,
                                    topology::HardwareProfile profile = round_profile()) {
   profile.degraded = std::move(links);
@@ -33,8 +32,8 @@ topology::HardwareProfile degraded(std::vector<DegradedLink> links,
 
 topology::HardwareProfile oversubscribed() {
   topology::HardwareProfile profile = round_profile();
-  profile.network.oversubscription = value(4);
-  profile.network.gpus_per_leaf = value(8);
+  profile.network.oversubscription = assumed(4);
+  profile.network.gpus_per_leaf = assumed(8);
   return profile;
 }
 
@@ -104,10 +103,10 @@ TEST_CASE("uplinks of a pod at half: what crosses them takes twice") {
 
 TEST_CASE("dispatch kernels: the NIC of a degraded rail binds what passes over it") {
   auto profile = round_profile();
-  profile.dispatch.launch = profile.dispatch.combine_launch = value(10e-6);
-  profile.dispatch.rate_per_sm = profile.dispatch.combine_rate_per_sm = value(10e9);
-  profile.dispatch.cap = profile.dispatch.combine_cap = value(1e15);
-  profile.dispatch.sms = value(100);
+  profile.dispatch.launch = profile.dispatch.combine_launch = assumed(10e-6);
+  profile.dispatch.rate_per_sm = profile.dispatch.combine_rate_per_sm = assumed(10e9);
+  profile.dispatch.cap = profile.dispatch.combine_cap = assumed(1e15);
+  profile.dispatch.sms = assumed(100);
   const cost::DispatchKernel kernel{.row_bytes = 1000, .experts = 16, .top_k = 1};
   // One expert a token: no row twice. 1000 rows a pair of 16 ranks: 8 MB over each NIC, 800 us + 10 us + 10 us launch.
   const Matrix rows(256, 1000);
@@ -119,10 +118,10 @@ TEST_CASE("dispatch kernels: the NIC of a degraded rail binds what passes over i
 
 TEST_CASE("dispatch kernels under fair sharing: uplinks that block, by hand") {
   auto profile = oversubscribed();
-  profile.dispatch.launch = profile.dispatch.combine_launch = value(10e-6);
-  profile.dispatch.rate_per_sm = profile.dispatch.combine_rate_per_sm = value(10e9);
-  profile.dispatch.cap = profile.dispatch.combine_cap = value(1e15);
-  profile.dispatch.sms = value(100);
+  profile.dispatch.launch = profile.dispatch.combine_launch = assumed(10e-6);
+  profile.dispatch.rate_per_sm = profile.dispatch.combine_rate_per_sm = assumed(10e9);
+  profile.dispatch.cap = profile.dispatch.combine_cap = assumed(1e15);
+  profile.dispatch.sms = assumed(100);
   cost::DispatchKernel kernel{.row_bytes = 1000, .experts = 16, .top_k = 1};
   // 8 MB over each NIC: 820 us by the ports. A pod of 8 sends 64 MB over 20 GB/s: 3200 us, 10 us and 10 us launch.
   const Matrix rows(256, 1000);
